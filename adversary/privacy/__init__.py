@@ -1,0 +1,1 @@
+"""What the noise is and what it costs; NumPy only."""

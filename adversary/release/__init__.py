@@ -1,0 +1,1 @@
+"""What is published: measurements, releases, and how a release is drawn."""

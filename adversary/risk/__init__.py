@@ -1,0 +1,1 @@
+"""Disclosure risk: measures, expectations over releases, inverse problems, ceilings."""
