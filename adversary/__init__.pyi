@@ -1,0 +1,14 @@
+from ._version import __version__ as __version__
+from .attack import run as run
+from .discover import list_scenarios as list_scenarios
+from .discover import load as load
+from .errors import AdversaryError as AdversaryError
+from .language import Scenario as Scenario
+from .language import measured as measured
+from .language import scenario as scenario
+from .priors import Prior as Prior
+from .privacy.budget import Allocation as Allocation
+from .privacy.budget import Rho as Rho
+from .release.measurement import Measurement as Measurement
+from .release.measurement import Release as Release
+from .results import AttackResult as AttackResult

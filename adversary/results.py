@@ -1,0 +1,393 @@
+"""The answer to one attack: a DataTree that says everything, and a frozen view that computes every number from it.
+
+What it is: the schema of the tree (:func:`build_tree`), the view (:class:`AttackResult`), saving and loading. What it is not:
+an engine. The view holds nothing but the tree, so saving the tree saves the result.
+
+===================  ==========================================================================================
+group                content
+===================  ==========================================================================================
+``/`` attrs          scenario, target, source, question, assumptions, sampler, seed, options, versions, the release (JSON) and
+                     its hash, evidence not used, schema version
+``posterior``        (chain, draw, ...) draws; from ``exact`` they are i.i.d. draws of the exact joint
+``prior``            draws of the prior where it is proper
+``answer``           log-probabilities of the target before and after, over its support
+``exact``            exact marginals of the other unknowns; bound on what was cut off (attrs)
+``observed_data``    published values
+``constant_data``    sigma2, rho, groups, convention of each measurement
+``sample_stats``     when sampled; also ``log_prior`` and ``log_likelihood`` when asked for
+===================  ==========================================================================================
+
+Held to account by ``tests/test_results.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from adversary.errors import FileFormatError
+from adversary.release.measurement import Release
+
+__all__ = ["SCHEMA_VERSION", "AttackResult", "Check", "Risk", "build_tree"]
+
+SCHEMA_VERSION = 1
+_LOG_SMALLEST = math.log(np.finfo(float).tiny)
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Disclosure risk of one answer.
+
+    Attributes
+    ----------
+    value : float
+        R' = posterior / prior of the target being 1 (Kazan & Reiter, sec. 3.1).
+    baseline : float
+        1: what she knew before.
+    interval : tuple of float
+        95 % interval of the Monte Carlo error; both ends equal ``value`` for an exact answer.
+    mcse : float
+        Monte Carlo standard error; 0 for an exact answer.
+    """
+
+    value: float
+    baseline: float
+    interval: tuple[float, float]
+    mcse: float
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked: passed (True), failed (False) or not applicable (None)."""
+
+    name: str
+    passed: bool | None
+    text: str
+
+
+def build_tree(  # noqa: PLR0913  (one argument a group of the tree)
+    *,
+    attrs: Mapping[str, Any],
+    support: np.ndarray,
+    log_prior: np.ndarray | None,
+    log_posterior: np.ndarray,
+    release: Release,
+    answer_attrs: Mapping[str, float],
+    groups: Mapping[str, xr.Dataset] | None = None,
+) -> xr.DataTree:
+    """Assemble the tree of one answer.
+
+    Parameters
+    ----------
+    attrs
+        Root attributes; numbers and text only.
+    support
+        Values of the target, int64, shape (k,).
+    log_prior, log_posterior
+        Natural logs of the target's probabilities, shape (k,); log_prior is None where the prior of the target is improper.
+    release
+        What was seen.
+    answer_attrs
+        Numbers that belong to the answer: log_odds, prior_log_odds, mcse, ...
+    groups
+        Further groups by name.
+
+    Returns
+    -------
+    xarray.DataTree
+    """
+    prior = np.full(len(support), np.nan) if log_prior is None else np.asarray(log_prior, dtype=np.float64)
+    answer = xr.Dataset(
+        {"log_prior": ("target", prior), "log_posterior": ("target", np.asarray(log_posterior, dtype=np.float64))},
+        coords={"target": ("target", np.asarray(support, dtype=np.int64))},
+        attrs=dict(answer_attrs),
+    )
+    observed = xr.Dataset({m.name: (_dims(m.name, m.value), np.asarray(m.value)) for m in release.values()})
+    names = list(release)
+    text = {k: [str(getattr(release[n], k) or "") for n in names] for k in ("convention",)}
+    constant = xr.Dataset(
+        {
+            "groups": ("measurement", np.array([release[n].groups for n in names], dtype=np.int64)),
+            "sigma2": ("measurement", np.array([float(np.max(release[n].sigma2)) for n in names])),
+            "rho": ("measurement", np.array([_rho_text(release[n].rho) for n in names], dtype=object)),
+            "convention": ("measurement", np.array(text["convention"], dtype=object)),
+        },
+        coords={"measurement": np.array(names, dtype=object)},
+    )
+    nodes = {"/": xr.Dataset(attrs={**attrs, "schema_version": SCHEMA_VERSION}), "answer": answer}
+    nodes |= {"observed_data": observed, "constant_data": constant, **(groups or {})}
+    return xr.DataTree.from_dict(nodes)
+
+
+def _rho_text(rho: Any) -> str:
+    if rho is None:
+        return ""
+    return " ".join(str(r) for r in rho) if isinstance(rho, tuple) else str(rho)
+
+
+def _dims(name: str, value: Any) -> tuple[str, ...]:
+    return () if np.ndim(value) == 0 else (f"{name}_entry",)
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """View of one answer; every number is computed from :attr:`tree`.
+
+    Parameters
+    ----------
+    tree
+        As :func:`build_tree` makes it.
+    """
+
+    tree: xr.DataTree
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes of the tree: scenario, target, sampler, seed, versions, hash of the release, ..."""
+        return self.tree.attrs
+
+    @property
+    def scenario(self) -> str:
+        """Name of the scenario."""
+        return str(self.attrs["scenario"])
+
+    @property
+    def sampler(self) -> str:
+        """``exact``, ``gibbs`` or ``mcmc``."""
+        return str(self.attrs["sampler"])
+
+    @property
+    def release(self) -> Release:
+        """What was seen."""
+        return Release.from_json(str(self.attrs["release"]), where="saved release")
+
+    @property
+    def convention(self) -> str:
+        """Neighbour convention of the release, or ``"sigma2 given"``."""
+        return self.release.convention or "sigma2 given"
+
+    @property
+    def is_event(self) -> bool:
+        """Whether the target is a yes-or-no question (values 0 and 1 only)."""
+        return set(self.support.tolist()) <= {0, 1}
+
+    @property
+    def support(self) -> np.ndarray:
+        """Values of the target, int64."""
+        return np.asarray(self.tree["answer"]["target"].values)
+
+    def _log_probability(self, which: str) -> Any:
+        table = self.tree["answer"][which]
+        if not self.is_event:
+            return table
+        hit = table.values[self.support == 1]
+        return float(hit[0]) if hit.size else -math.inf
+
+    @property
+    def log_prior(self) -> Any:
+        """Log of the prior: float for a yes-or-no target, else a DataArray over its support; nan where improper."""
+        return self._log_probability("log_prior")
+
+    @property
+    def log_posterior(self) -> Any:
+        """Log of the posterior, as :attr:`log_prior`."""
+        return self._log_probability("log_posterior")
+
+    @property
+    def prior(self) -> Any:
+        """P(target = 1) before she looked, or the pmf as a DataArray; nan where the prior is improper."""
+        return _exp(self.log_prior)
+
+    @property
+    def posterior(self) -> Any:
+        """P(target = 1) after she looked, or the pmf as a DataArray."""
+        return _exp(self.log_posterior)
+
+    @property
+    def risk(self) -> Any:
+        """Posterior / prior (R' of the paper): :class:`Risk` for a yes-or-no target, else a DataArray over its support."""
+        log_ratio = self.log_posterior - self.log_prior
+        if not self.is_event:
+            return _exp(log_ratio)
+        value = math.exp(log_ratio) if math.isfinite(log_ratio) else _exp(log_ratio)
+        mcse = float(self.tree["answer"].attrs.get("mcse", 0.0)) / self.prior if self.prior else math.nan
+        half = 1.959963984540054 * mcse
+        return Risk(value, 1.0, (max(0.0, value - half), value + half), mcse)
+
+    @property
+    def mcse(self) -> float:
+        """Monte Carlo standard error of the posterior; 0 for an exact answer."""
+        return float(self.tree["answer"].attrs.get("mcse", 0.0))
+
+    @property
+    def log_odds(self) -> float:
+        """Posterior log-odds of a yes-or-no target (exact answers keep digits that 1 - P loses); nan otherwise."""
+        return float(self.tree["answer"].attrs.get("log_odds", math.nan))
+
+    @property
+    def log_odds_gain(self) -> float:
+        """Log-odds after minus before."""
+        return self.log_odds - float(self.tree["answer"].attrs.get("prior_log_odds", math.nan))
+
+    @property
+    def cut_off_bound(self) -> float:
+        """Bound on the absolute error of every probability from cutting infinite supports; nan when sampled."""
+        return float(self.tree["answer"].attrs.get("cut_off_bound", math.nan))
+
+    @property
+    def decision(self) -> int:
+        """Bayes decision under 0-1 loss; a tie (within 1e-9 in log-odds) goes to 0, the paper's strict rule."""
+        if self.is_event:
+            return int(self.log_odds > 1e-9)
+        return int(self.support[int(np.argmax(self.log_posterior.values))])
+
+    def unused_evidence(self) -> tuple[str, ...]:
+        """Return what is published and was not looked at, in words."""
+        return tuple(json.loads(str(self.attrs["unused_evidence"])))
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """What was checked, with the outcome in words."""
+        found = [self._error_check()]
+        noisy = json.loads(str(self.attrs.get("pooled", "[]")))
+        if noisy:
+            text = f"the noise of the sum {', '.join(noisy)} is taken as one discrete Gaussian; total variation to the exact sum <= 1e-6"
+            found.append(Check("noise of sums", True, text))
+        aside = self.release.not_measured
+        if aside:
+            n = len(aside)
+            text = f"{n} measurement{'s carry' if n > 1 else ' carries'} no information: {', '.join(aside)}"
+            found.append(Check("not measured", None, text))
+        unused = self.unused_evidence()
+        text = f"published and not used: {', '.join(unused)}" if unused else "every published measurement is used"
+        found.append(Check("evidence", None if unused else True, text))
+        divergences = self.tree["sample_stats"].get("diverging") if "sample_stats" in self.tree.children else None
+        if divergences is None:
+            found.append(Check("divergences", None, "divergences: not applicable (no gradient sampler was used)"))
+        else:
+            n = int(np.sum(divergences.values))
+            found.append(Check("divergences", n == 0, f"divergences: {n}"))
+        if "joint_distribution" in self.attrs and not int(self.attrs["joint_distribution"]):
+            text = "this sampler's two steps belong to no joint distribution: it reproduces printed numbers, and is no posterior"
+            found.append(Check("joint distribution", False, text))
+        return tuple(found)
+
+    def _error_check(self) -> Check:
+        if self.sampler == "exact":
+            proven = bool(int(self.tree["answer"].attrs.get("bound_proven", 0)))
+            how = "proven" if proven else "checked by widening"
+            return Check("error", True, f"exact; cut-off bound {self.cut_off_bound:.1e} ({how})")
+        attrs = self.tree["answer"].attrs
+        r_hat, ess = float(attrs.get("r_hat", math.nan)), float(attrs.get("ess_bulk", math.nan))
+        if math.isnan(r_hat):
+            text = "the target never changed in any chain: ask diagnostics.compare or the exact sampler whether it can"
+            return Check("error", None if self.sampler == "gibbs" else False, text)
+        text = f"sampled; mcse {self.mcse:.2g}, r_hat {r_hat:.3f}, ess {ess:.0f}"
+        return Check("error", r_hat < 1.01, text)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the main numbers under the names that ``adversary run --json`` prints."""
+        out: dict[str, Any] = {k: self.attrs[k] for k in ("scenario", "target", "sampler")}
+        out |= {"convention": self.convention, "prior": self.prior, "posterior": self.posterior}
+        risk = self.risk
+        out |= {"risk": risk.value if isinstance(risk, Risk) else risk, "log_odds": self.log_odds}
+        out |= {"log_odds_gain": self.log_odds_gain, "decision": self.decision, "cut_off_bound": self.cut_off_bound}
+        out |= {"mcse": self.mcse, "not_measured": list(self.release.not_measured)}
+        out |= {"unused_evidence": list(self.unused_evidence()), "release_hash": self.attrs["release_hash"]}
+        out["checks"] = [{"name": c.name, "passed": c.passed, "text": c.text} for c in self.checks]
+        return {k: _plain(v) for k, v in out.items()}
+
+    def __repr__(self) -> str:
+        head = f"<AttackResult {self.scenario} ({self.sampler}): "
+        if not self.is_event:
+            best = self.decision
+            return head + f"most likely {self.attrs['target']} = {best}, P = {float(self.posterior.sel(target=best)):.3f}>"
+        odds = "" if math.isnan(self.log_odds_gain) else f", odds x{_exp(self.log_odds_gain):.3g}"
+        return head + f"P({self.attrs['target']}) {self.prior:.3f} -> {self.posterior:.3f}{odds}; {self.convention}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AttackResult) and bool(self.tree.identical(other.tree))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the tree as netCDF (``.nc``), whole or not at all.
+
+        Raises
+        ------
+        FileFormatError
+            Where the folder is missing or cannot be written.
+        """
+        path = Path(path)
+        if not path.parent.is_dir():
+            msg = f"{path}: the folder {path.parent} does not exist: make it first"
+            raise FileFormatError(msg, path)
+        handle = None
+        try:
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+            os.close(handle)
+            self.tree.to_netcdf(temporary, engine="h5netcdf")
+            Path(temporary).replace(path)
+        except OSError as error:
+            if handle is not None:
+                Path(temporary).unlink(missing_ok=True)
+            msg = f"{path}: could not be written ({error.strerror or error}): nothing was changed; choose another folder"
+            raise FileFormatError(msg, path) from error
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> AttackResult:
+        """Read a saved result.
+
+        Raises
+        ------
+        FileFormatError
+            For a file that is missing, is not netCDF, or has another schema.
+        """
+        path = Path(path)
+        if not path.is_file():
+            msg = f"{path}: there is no such file: give the path of a saved result (.nc)"
+            raise FileFormatError(msg, path)
+        try:
+            with xr.open_datatree(path, engine="h5netcdf") as tree:
+                tree = tree.load()
+        except (OSError, ValueError) as error:
+            msg = f"{path}: not a saved result ({error})"
+            raise FileFormatError(msg, path) from error
+        if int(tree.attrs.get("schema_version", -1)) != SCHEMA_VERSION or "answer" not in tree.children:
+            msg = f"{path}: not a result of this version (schema {tree.attrs.get('schema_version')}, expected {SCHEMA_VERSION}): run it again"
+            raise FileFormatError(msg, path)
+        return cls(tree)
+
+
+def _exp(log: Any) -> Any:
+    if isinstance(log, xr.DataArray):
+        return np.exp(log)
+    if math.isnan(log):
+        return math.nan
+    return math.exp(log) if log < 709 else math.inf
+
+
+def _plain(value: Any) -> Any:
+    """Turn a number or a pmf into what JSON can hold; nan becomes None."""
+    if isinstance(value, xr.DataArray):
+        return {str(int(k)): _plain(v) for k, v in zip(value["target"].values, value.values, strict=True)}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [v if isinstance(v, dict) else _plain(v) for v in value]
+    return value

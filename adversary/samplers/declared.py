@@ -1,0 +1,68 @@
+"""Read a declared prior as plain numbers, for the reference sampler that knows no PyMC.
+
+Held to account by ``tests/samplers/test_declared.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from adversary.errors import UnsupportedModelError
+from adversary.priors import _PriorSpec
+
+__all__ = ["prior_log_odds", "rest_prior"]
+
+
+def prior_log_odds(present: Any) -> float:
+    """Return logit p of a Bernoulli prior, computed from log p and log1p(-p).
+
+    Parameters
+    ----------
+    present
+        ``Prior("Bernoulli", p=...)`` (or ``logit_p=``) with a plain number.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For any other prior: the reference sampler is written for a known probability.
+    """
+    if isinstance(present, _PriorSpec) and present.distribution == "Bernoulli":
+        p, logit = present.parameters.get("p"), present.parameters.get("logit_p")
+        if isinstance(logit, int | float):
+            return float(logit)
+        if isinstance(p, int | float) and 0 < p < 1:
+            return math.log(p) - math.log1p(-p)
+    msg = f"the reference sampler needs present=Prior('Bernoulli', p=...) with 0 < p < 1, got {present!r}: use sampler='exact' or 'mcmc'"
+    raise UnsupportedModelError(msg, present)
+
+
+def rest_prior(elsewhere: Any) -> tuple[str, dict[str, float]]:
+    """Return (family, parameters) of the prior on a rest, as :class:`adversary.samplers.gibbs.PathProblem` takes it.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For a family that the reference sampler does not know.
+    """
+    if isinstance(elsewhere, int | float) and not isinstance(elsewhere, bool):
+        return "point", {"value": float(elsewhere)}
+    if isinstance(elsewhere, _PriorSpec):
+        given = {k: v for k, v in elsewhere.parameters.items() if isinstance(v, int | float)}
+        if len(given) == len(elsewhere.parameters):
+            match elsewhere.distribution, given:
+                case "FlatCount", {**rest} if rest.get("lower", 0) == 0:
+                    return "flat", {}
+                case "DiscreteUniform", {"lower": 0, "upper": upper}:
+                    return "uniform", {"upper": float(upper)}
+                case "Poisson", {"mu": mu}:
+                    return "poisson", {"mu": float(mu)}
+                case "NegativeBinomial", {"n": n, "p": p}:
+                    return "negative_binomial", {"alpha": float(n), "mu": float(n * (1 - p) / p)}
+                case "NegativeBinomial", {"alpha": alpha, "mu": mu}:
+                    return "negative_binomial", {"alpha": float(alpha), "mu": float(mu)}
+    msg = (
+        f"the reference sampler knows the priors FlatCount, DiscreteUniform(0, N), Poisson, NegativeBinomial and a number on a "
+        f"rest, got {elsewhere!r}: use sampler='exact' or 'mcmc'"
+    )
+    raise UnsupportedModelError(msg, elsewhere)

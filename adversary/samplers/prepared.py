@@ -1,0 +1,137 @@
+"""One scenario made ready for the exact engine: built and compiled once, then fed with releases and priors.
+
+What it is: the cache that makes a second release, or a grid of priors, cost no compilation. What it is not: an engine.
+A prepared scenario serves every release of the same structure (names, shapes, which counts are exact, how noise of sums is
+declared) and every prior of the same family; a scenario that reads a value itself is prepared anew when that value changes.
+
+Held to account by ``tests/samplers/test_prepared.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor
+
+from adversary.errors import ModelError
+from adversary.language import Scenario, noise_kind
+from adversary.priors import _PriorSpec, as_number, is_prior
+from adversary.release.measurement import Release
+from adversary.samplers.exact import compile_exact
+
+__all__ = ["Prepared", "prepare"]
+
+_KEPT = 64  # compiled forms kept for one declaration; a study over shapes would otherwise hold them all
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A compiled exact model with the shared variables that feed it."""
+
+    engine: Any
+    model: Any
+    inputs: Mapping[str, Any]
+    reads: Mapping[tuple[str, str], Any]
+
+    def answer(self, scenario: Scenario, release: Release, *, tolerance: float = 1e-12) -> Any:
+        """Return the exact answer for this scenario and release, which must have the structure prepared for."""
+        for label, value in _held_values(scenario, release):
+            shared = self.inputs.get(label)
+            if shared is not None:
+                shared.set_value(value, borrow=False)
+        return self.engine.solve(tolerance=tolerance)
+
+
+def prepare(scenario: Scenario, release: Release) -> Prepared:
+    """Return the compiled form of a scenario for releases like this one, from the cache where there is one."""
+    key = _structure(scenario, release)
+    kept = scenario.cache.setdefault(key, [])
+    for prepared in kept:
+        if all(_same(getattr(release[name], attr), value) for (name, attr), value in prepared.reads.items()):
+            return prepared  # type: ignore[no-any-return]
+    inputs: dict[str, Any] = {}
+
+    def hold(label: str, value: Any) -> Any:
+        number = as_number(value)
+        if not isinstance(number, np.ndarray | np.generic):
+            return number
+        inputs[label] = pytensor.shared(np.asarray(number), name=label, shape=np.shape(number))
+        return inputs[label]
+
+    _check_priors(scenario)
+    model, reads = scenario.build(release, hold)
+    prepared = Prepared(compile_exact(model, scenario.target, tuple(inputs.values())), model, inputs, reads)
+    kept.append(prepared)
+    while sum(map(len, scenario.cache.values())) > _KEPT:
+        oldest = next(iter(scenario.cache))
+        if len(scenario.cache[oldest]) <= 1:
+            del scenario.cache[oldest]
+        else:
+            scenario.cache[oldest].pop(0)
+    return prepared
+
+
+def _check_priors(scenario: Scenario) -> None:
+    """Refuse certainties where a probability is wanted: they leave nothing to learn, and PyMC takes them silently."""
+    for label, value in _prior_values(scenario):
+        if label.endswith(".p") and np.issubdtype(np.asarray(value).dtype, np.number):
+            p = np.asarray(value, dtype=float)
+            if p.ndim == 0 and not 0 < p < 1:
+                name = label.split(".")[0]
+                msg = (
+                    f"the probability of {name} must lie strictly between 0 and 1, got {p}: to take it as a fact, give the "
+                    f"value itself, as in assuming({name}={int(p >= 1)})"
+                )
+                raise ModelError(msg, value)
+
+
+def _structure(scenario: Scenario, release: Release) -> tuple[Any, ...]:
+    assumptions = tuple(
+        (k, v.structure if isinstance(v, _PriorSpec) else (id(v), v) if is_prior(v) else _frozen(v))
+        for k, v in scenario.assumptions.items()
+    )
+    published = tuple((m.name, np.shape(m.value), np.shape(m.sigma2), noise_kind(m)) for m in release.values())
+    return (assumptions, published, release.not_measured)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, np.ndarray | list):
+        array = np.asarray(value)
+        return (array.shape, str(array.dtype), array.tobytes())
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return (type(value), value)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else bool(a == b)
+
+
+def _held_values(scenario: Scenario, release: Release) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the labels that ``Scenario.build`` hands to ``hold``, with the values of this release and these priors."""
+    for m in release.values():
+        yield f"{m.name}:value", np.asarray(m.value, dtype=np.int64)
+        yield f"{m.name}:sigma2", np.asarray(m.noise_sigma2, dtype=np.float64)
+    _check_priors(scenario)
+    yield from _prior_values(scenario)
+
+
+def _prior_values(scenario: Scenario) -> Iterator[tuple[str, np.ndarray]]:
+    for name, prior in scenario.assumptions.items():
+        if isinstance(prior, _PriorSpec):
+            yield from _parameters(name, prior)
+
+
+def _parameters(name: str, prior: _PriorSpec) -> Iterator[tuple[str, np.ndarray]]:
+    for key, value in prior.parameters.items():
+        if isinstance(value, _PriorSpec):
+            yield from _parameters(f"{name}_{key}", value)
+        else:
+            number = as_number(value)
+            if isinstance(number, np.ndarray | np.generic):
+                yield f"{name}.{key}", np.asarray(number)
