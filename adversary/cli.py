@@ -1,0 +1,251 @@
+"""The command line: reads a file or a pipe, prints sentences or one JSON object, exits 0, 1 (findings) or 2 (usage).
+
+Nothing here computes. PyMC is imported only by commands that build a model. Errors go to standard error in one sentence.
+Held to account by ``tests/test_cli.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import sys
+from fractions import Fraction
+from importlib.resources import files
+from typing import Any
+
+import click
+
+from adversary._version import __version__
+from adversary.errors import AdversaryError, ScenarioError
+
+__all__ = ["main"]
+
+
+class _Group(click.Group):
+    """Turns every error raised on purpose into one sentence on standard error and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AdversaryError as error:
+            click.echo(f"adversary: {error}", err=True)
+            ctx.exit(2)
+        except BrokenPipeError:
+            ctx.exit(0)
+
+
+def _cite(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(files("adversary").joinpath("data/citation.bib").read_text(encoding="utf-8").rstrip())
+        ctx.exit(0)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="adversary %(version)s")
+@click.option("--citation", is_flag=True, is_eager=True, expose_value=False, callback=_cite, help="Print how to cite, as BibTeX.")
+def main() -> None:
+    """What would a determined adversary learn about one person from counts published with noise?"""
+
+
+def _emit(as_json: bool, data: dict[str, Any], lines: list[str]) -> None:
+    click.echo(json.dumps(data, ensure_ascii=False) if as_json else "\n".join(lines))
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=None, help="Seed of the draws; recorded when left out.")
+assume_option = click.option(
+    "--assume", "assumptions", multiple=True, metavar="NAME=VALUE",
+    help="Change an assumption: known=4, present=Bernoulli(p=0.1), present.p=1/864, elsewhere=Poisson(mu=5).",
+)
+
+
+@main.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the installed scenarios."""
+    from adversary.discover import list_scenarios
+
+    found = list_scenarios()
+    data, lines = {}, []
+    for name, item in found.items():
+        if isinstance(item, str):
+            data[name] = {"error": item}
+            lines.append(f"{name:<18} {item}")
+        else:
+            data[name] = {"target": item.target, "question": item.question, "source": item.source}
+            lines.append(f"{name:<18} {item.question}")
+    _emit(as_json, data, lines)
+
+
+@main.command()
+@click.argument("scenario")
+@json_option
+def show(scenario: str, as_json: bool) -> None:
+    """Show what the adversary knows, believes, sees and wants.
+
+    SCENARIO is a name from `adversary list`, or FILE.py::NAME (the file is executed).
+    """
+    import inspect
+
+    from adversary.discover import load
+
+    s = load(scenario)
+    data = {
+        "name": s.name, "target": s.target, "source": s.source, "knows": {k: repr(v) for k, v in s.known.items()},
+        "believes": {k: repr(v) for k, v in s.unknowns.items()}, "text": inspect.getdoc(s.function) or "",
+    }
+    lines = [f"{s.name}{inspect.signature(s)}", "", data["text"], "", f"wants:    {s.target}"]
+    lines += [f"knows:    {k} = {v}" for k, v in data["knows"].items()]
+    lines += [f"believes: {k} ~ {v}" for k, v in data["believes"].items()]
+    lines += [f"source:   {s.source}"]
+    _emit(as_json, data, lines)
+
+
+def parse_assumption(text: str, scenario: Any) -> tuple[str, Any]:
+    """Turn ``NAME=VALUE`` into an assumption of the scenario; nothing is evaluated."""
+    from adversary.priors import Prior
+
+    name, equals, value = text.partition("=")
+    name, value = name.strip(), value.strip()
+    if not equals or not value:
+        msg = f"--assume takes NAME=VALUE, got {text!r}: for example known=4 or present=Bernoulli(p=0.1)"
+        raise ScenarioError(msg, text)
+    if "." in name:
+        argument, parameter = name.split(".", 1)
+        old = scenario.assumptions.get(argument)
+        if not hasattr(old, "parameters") or parameter not in old.parameters:
+            msg = f"{name} is no parameter of a prior of {scenario.name}: its assumptions are {', '.join(scenario.assumptions)}"
+            raise ScenarioError(msg, name)
+        return argument, Prior(old.distribution, dims=old.dims, shape=old.shape, **{**old.parameters, parameter: _literal(value)})
+    if value.endswith(")") and "(" in value:
+        return name, _prior(value)
+    return name, _literal(value)
+
+
+def _prior(text: str) -> Any:
+    from adversary.priors import Prior
+
+    try:
+        call = ast.parse(text, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise SyntaxError
+        arguments = [ast.literal_eval(a) for a in call.args]
+        distribution = arguments.pop(0) if call.func.id == "Prior" and arguments else call.func.id
+        if arguments or any(k.arg is None for k in call.keywords):
+            raise SyntaxError
+        parameters = {str(k.arg): _literal(ast.unparse(k.value)) for k in call.keywords}
+    except (SyntaxError, ValueError):
+        msg = f"{text!r} is not a prior: write the distribution with named parameters, as in Bernoulli(p=0.1)"
+        raise ScenarioError(msg, text) from None
+    return Prior(distribution, **parameters)
+
+
+def _literal(text: str) -> Any:
+    """Read a number (1/864 too), a list of numbers, or names separated by commas."""
+    text = text.replace(" ", "")
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(Fraction(text)) if "/" in text else float(text)
+    except (ValueError, ZeroDivisionError):
+        pass
+    if text[:1] in "[('\"":
+        try:
+            return ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            msg = f"{text!r} is not a value: write a number, a list such as [1,2,3], or names separated by commas"
+            raise ScenarioError(msg, text) from None
+    return tuple(text.split(",")) if "," in text else text
+
+
+def _scenario(name: str, assumptions: tuple[str, ...]) -> Any:
+    from adversary.discover import load
+
+    scenario = load(name)
+    return scenario.assuming(**dict(parse_assumption(a, scenario) for a in assumptions))
+
+
+@main.command()
+@click.argument("scenario")
+@click.argument("release", type=click.Path(allow_dash=True))
+@assume_option
+@click.option("--sampler", type=click.Choice(["exact", "gibbs", "mcmc"]), default="exact", show_default=True)
+@click.option("--mode", type=click.Choice(["exact", "literal"]), default=None, help="gibbs only: literal repeats the paper's sampler.")
+@seed_option
+@click.option("--draws", type=click.IntRange(min=1), default=1000, show_default=True, help="Draws in each of 4 chains.")
+@click.option("--out", type=click.Path(dir_okay=False), default=None, help="Save the whole result as netCDF (.nc).")
+@json_option
+def run(  # noqa: PLR0913
+    scenario: str, release: str, assumptions: tuple[str, ...], sampler: str, mode: str | None, seed: int | None, draws: int,
+    out: str | None, as_json: bool,
+) -> None:
+    """Answer one attack: SCENARIO on RELEASE (.json, .csv, or - for a pipe)."""
+    from adversary.attack import run as attack
+    from adversary.release.measurement import Release
+
+    if mode is not None and sampler != "gibbs":
+        msg = f"--mode belongs to --sampler gibbs, got --sampler {sampler}"
+        raise click.UsageError(msg)
+    published = Release.read(release)
+    options = {"mode": mode} if mode else {}
+    result = attack(_scenario(scenario, assumptions), published, sampler, seed=seed, draws=draws, **options)
+    if out:
+        result.save(out)
+    data = result.summary()
+    lines = [repr(result)] + [f"  {'ok  ' if c.passed else '--  ' if c.passed is None else 'FAIL'} {c.text}" for c in result.checks]
+    _emit(as_json, data, lines)
+    if any(c.passed is False for c in result.checks):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("scenario")
+@click.argument("release", type=click.Path(allow_dash=True))
+@assume_option
+@click.option("--mode", type=click.Choice(["exact", "literal"]), default="exact", show_default=True, help="Mode of the Gibbs reference.")
+@seed_option
+@click.option("--draws", type=click.IntRange(min=100), default=2000, show_default=True)
+@json_option
+def compare(  # noqa: PLR0913
+    scenario: str, release: str, assumptions: tuple[str, ...], mode: str, seed: int | None, draws: int, as_json: bool
+) -> None:
+    """Answer one attack with every sampler and hold them against each other; exit 1 where they disagree."""
+    from dataclasses import asdict
+
+    from adversary.diagnostics import compare as hold_together
+    from adversary.release.measurement import Release
+
+    found = hold_together(
+        _scenario(scenario, assumptions), Release.read(release), seed=seed, draws=draws, mode=mode,
+        progressbar=sys.stderr.isatty() and not as_json,
+    )
+    rows = [{k: _json_number(v) for k, v in asdict(r).items()} for r in found.rows]
+    _emit(as_json, {"agree": found.agree, "rows": rows, "skipped": dict(found.skipped)}, found.lines())
+    if not found.agree:
+        sys.exit(1)
+
+
+def _json_number(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@main.command()
+@click.option("--rho", required=True, help="zCDP budget, exact: 2.56, 104/4099.")
+@click.option("--delta", required=True, type=float, help="Probability of failure, in (0, 1].")
+@json_option
+def account(rho: str, delta: float, as_json: bool) -> None:
+    """Convert a zCDP budget into (epsilon, delta)."""
+    from adversary.privacy.accounting import epsilon, epsilon_bun_steinke
+    from adversary.privacy.budget import Rho
+
+    budget = Rho(rho)
+    tight, loose = float(epsilon(budget, delta)), float(epsilon_bun_steinke(budget, delta))
+    data = {"rho": str(budget), "delta": delta, "epsilon": _json_number(tight), "epsilon_bun_steinke": _json_number(loose)}
+    lines = [
+        f"rho = {budget} is ({tight:.6f}, {delta:g})-DP (Canonne, Kamath & Steinke)",
+        f"                 ({loose:.6f}, {delta:g})-DP (Bun & Steinke, the paper's Theorem 1)",
+    ]
+    _emit(as_json, data, lines)
