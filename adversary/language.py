@@ -19,6 +19,7 @@ Held to account by ``tests/test_language.py``.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import dis
 import importlib
@@ -270,7 +271,7 @@ class Scenario:
         view = _ReleaseView(building)
         token = _BUILDING.set(building)
         try:
-            with pm.Model(coords=self._coords(view)) as model:
+            with _full_precision(), pm.Model(coords=self._coords(view)) as model:
                 arguments = {k: self._argument(k, v, hold) for k, v in self.assumptions.items()}
                 self.function(view, **arguments)
                 if self.target in arguments and self.target not in model.named_vars:
@@ -516,6 +517,24 @@ def _arguments(function: Callable[..., None]) -> dict[str, Any]:
         msg = f"{function.__name__} never uses its argument {unused[0]!r} ({what}): use it or take it out"
         raise ScenarioError(msg, unused[0])
     return {p.name: p.default for p in parameters[1:]}
+
+
+@contextlib.contextmanager
+def _full_precision() -> Iterator[None]:
+    """Let PyTensor read a Python number as int64 or float64 while a scenario is built.
+
+    Its own habit is the smallest type that holds the number, and log-probabilities follow: ``pm.Poisson("y", 50)`` is then
+    off by 3.7e-6 at 60, silently.
+    """
+    from pytensor.scalar import basic
+
+    before = basic.autocast_int.dtypes
+    basic.autocast_int.dtypes = ("int64",)
+    try:
+        with basic.autocast_float_as("float64"):
+            yield
+    finally:
+        basic.autocast_int.dtypes = before
 
 
 def _require_double_precision(release: Release) -> None:
