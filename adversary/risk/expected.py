@@ -199,11 +199,12 @@ def summarise(
     *,
     method: str,
     tie_tolerance: float = TIE_TOLERANCE,
+    with_risk: bool = True,
 ) -> ExpectedRisk:
     """Put the laws given either truth together into the answer for the truth that was asked for."""
     share = {"present": 1.0, "absent": 0.0, "average": math.exp(-float(np.logaddexp(0.0, -prior)))}[truth]
     laws = tuple((w, law) for w, law in ((share, present), (1.0 - share, absent)) if w > 0 and law is not None)
-    risk = sum(w * mean_risk(law, prior) for w, law in laws)
+    risk = sum(w * mean_risk(law, prior) for w, law in laws) if with_risk else math.nan
     credit = 0.5 if ties == "half" else 0.0
     right = near = 0.0
     for w, law in laws:

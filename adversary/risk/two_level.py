@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TwoLevelDesign", "expected_two_level", "two_level_log_odds"]
 
-Floats = "NDArray[np.float64]"
 _CUT = 1e-24  # relative weight of the rest's true counts that are not summed
 _LARGEST = 60_000_000  # entries of a matrix: half a gigabyte
 
