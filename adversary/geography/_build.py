@@ -296,13 +296,6 @@ def contract(spine: Spine, *, mixed: bool) -> tuple[Parts, NDArray[np.int64]]:
     rank[order] = np.arange(order.size)
     above = parents[order]
     parent = np.where(above < 0, -1, rank[head[above]])
-    if (
-        parent >= np.arange(order.size)
-    ).any():  # a chain measured low under a parent named lower: keep top levels
-        level = spine.level_of.copy()
-        order = heads
-        rank[order] = np.arange(order.size)
-        parent = np.where(parents[order] < 0, -1, rank[head[parents[order]]])
     values = sorted(set(total[order].tolist()))
     index = np.searchsorted(np.array(values, dtype=object), total[order]).astype(np.int32)
     table = tuple(Fraction(int(v), denominator) for v in values)

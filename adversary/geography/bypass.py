@@ -121,13 +121,15 @@ def give_to_parent(tree: Tree, k: int) -> None:
     tree.share[k + 1][lone] = 0
 
 
-def bypass_only_children(spine: Spine) -> Spine:
+def bypass_only_children(spine: Spine, lowest: str | None = None) -> Spine:
     """Every unit with one child takes over the child's share, from the leaves up; codes stay as they are.
 
     Parameters
     ----------
     spine
         Any spine, ragged or not.
+    lowest
+        Lowest level whose units may give their share away; default: the leaves.
 
     Returns
     -------
@@ -152,6 +154,9 @@ def bypass_only_children(spine: Spine) -> Spine:
     share = np.array(numerators, dtype=dtype)[spine.share_index]
     parents = spine.parents
     lone = np.flatnonzero((parents >= 0) & (spine.n_children[parents] == 1))
+    if lowest is not None:
+        spine.units(lowest)  # refuses an unknown level
+        lone = lone[spine.level_of[lone] <= spine.levels.index(lowest)]
     for d in np.unique(spine.depth_of[lone])[::-1].tolist():  # the deepest first: shares climb whole chains
         units = lone[spine.depth_of[lone] == d]
         share[parents[units]] += share[units]

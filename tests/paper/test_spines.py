@@ -7,6 +7,7 @@ the file lacks is not tested.
 from __future__ import annotations
 
 import json
+import math
 import os
 from fractions import Fraction
 from pathlib import Path
@@ -16,9 +17,11 @@ import numpy as np
 import pytest
 
 from adversary.geography.bypass import spine_of
+from adversary.geography.das import SpineTargets, aian_spine, optimized_spine
 from adversary.geography.off_spine import entity_distances
 from adversary.geography.optimize import CountyBlocks, CountyPart, SpineSettings, optimize_county
 from adversary.geography.spine import Spine
+from adversary.readers.baf import block_table_from_grfc
 
 FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
 REFERENCE: dict[str, Any] = json.loads((FOLDER / "spines.json").read_text())
@@ -91,3 +94,57 @@ def distances(spine: Spine, case: dict[str, Any]) -> dict[str, int]:
         codes = [row[k] if set(row[k]) != {"9"} else "" for row in leaves]
         found.update({f"{k}:{code}": d for code, d in entity_distances(spine, codes).items()})
     return found
+
+
+def pipeline(case: dict[str, Any]) -> Spine:
+    rows = case["grfc"]
+    columns = {k: [row[k] for row in rows] for k in rows[0]}
+    plain = block_table_from_grfc(columns)
+    blocks = block_table_from_grfc(columns, [case["gq"][b] for b in plain.block.tolist()] if case["gq"] else None)
+    given = case["settings"]
+    if given is None:
+        return aian_spine(blocks, dict.fromkeys(("US", "State", "County", "Tract", "Block_Group", "Block"), 0))
+    primitive = bool(given.get("prim_spine", given.get("prim", False)))
+    settings = SpineSettings(
+        fanout_cutoff=given.get("fanout_cutoff", 12),
+        entity_threshold=given.get("entity_threshold", 9),
+        bypass_cutoff=given.get("bypass_cutoff", 150),
+        mechanism="zcdp" if given.get("zcdp", given.get("epsilon_delta", True)) else "pure",
+        tract_groups=given.get("includes_tract_groups", "Tract_Group" in case["widths"].values()),
+        group_type=given.get("group_type", "orig"),
+        code=case["code"],
+        primitive=primitive,
+    )
+    targets = SpineTargets(
+        redefine_counties=given.get("redefine_counties", "nowhere"),
+        each_aian_area=given.get("target_aians", True),
+        block_groups=given.get("target_orig_bgs", False),
+        school_districts=given.get("target_school_dists", False),
+    )
+    levels = [case["widths"][w] for w in sorted(case["widths"], key=int)]
+    return optimized_spine(blocks, dict(zip(levels, given["user_plbs"], strict=True)), settings, targets)
+
+
+@pytest.mark.parametrize("case", section("pipeline_cases"))
+def test_a_whole_pipeline_gives_the_bureau_s_codes_and_shares(case: dict[str, Any]) -> None:
+    spine = pipeline(case)
+    leaves = [str(c) for c in spine.geocodes[spine.leaves]]
+    assert {c[-16:]: c for c in leaves} == case["geocode_of_block"]
+    first = [str(spine.geocodes[spine.units(level)[0]]) for level in spine.levels]
+    assert {str(len(c)): level for c, level in zip(first, spine.levels, strict=True)} == case["widths"]
+    if case["plb"] is not None:
+        shares = {str(code): spine.share(u) for u, code in enumerate(spine.geocodes)}
+        assert shares == {code: Fraction(share) for code, share in case["plb"].items()}
+        assert spine.path_totals() == {Fraction(t) for t in case["path_totals"]}
+
+
+@pytest.mark.parametrize("case", section("adversary_two_blocks"))
+def test_two_blocks_are_told_apart_by_the_levels_below_their_lowest_common_unit(case: dict[str, Any]) -> None:
+    persons = REFERENCE["privacy"]["persons"]
+    levels = list(persons["US"]["geolevel"])
+    common = levels.index(case["lowest_common"])
+    table = {level: ["a", "a" if k <= common else "b"] for k, level in enumerate(levels)}
+    spine = Spine.from_blocks(table, persons["US"]["geolevel"])
+    rho = spine.rho_between("a", "b", persons["rho"])
+    assert rho == Fraction(case["rho"])
+    assert math.sqrt(2 * rho) == pytest.approx(case["d"], rel=1e-14)
