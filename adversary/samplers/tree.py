@@ -1,0 +1,517 @@
+"""Exact posteriors of all counts on a tree of geounits, for one cell, by passing messages up and down.
+
+Every geounit may have a noisy count of its own, an exact one (an invariant), or none; a parent is the sum of its children; the
+leaves have a prior each. Up: the weight of a node's count given everything below it is its own likelihood times the convolution
+over its children. Down: the weight given everything else. Their product is the posterior, for every block at once, siblings'
+own measurements used.
+
+The weights are log-concave (Gaussian likelihoods, log-concave priors, and both operations keep it), so what lies beyond the end
+of a window is at most ``f(end) r / (1 - r)`` with r the last ratio. That is checked on the *posterior* of every message when all
+is done; if the release is so strange that it fails, everything is done again with longer windows.
+
+It is not a sampler, needs no compiled code, and does not estimate by least squares. A prior that is flat on the leaves is not
+flat on totals: it implies C(y + d - 1, d - 1) on a total of d leaves.
+
+Held to account by tests/samplers/test_tree.py: enumeration on small trees, the vectors ``exact_posterior`` of spines.json, the
+ids ``tree_ t8_ s4_`` of kazan_reiter.json.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from adversary.errors import ModelError, SamplingError, UnsupportedModelError
+from adversary.samplers._messages import Pool, chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["LeafPrior", "TreePosterior", "solve_tree"]
+
+_CUTS = (1e-24, 1e-60, 1e-140, 1e-280)
+_WIDEST = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class LeafPrior:
+    """Prior of a leaf's count on 0, 1, 2, ...
+
+    Parameters
+    ----------
+    name
+        In words.
+    parameter
+        Mean (Poisson) or ratio (geometric).
+    table
+        Log weights of 0, 1, ... (tabulated); none beyond.
+
+    Examples
+    --------
+    >>> LeafPrior.poisson(2.0).log_weight(np.array([0, 1])).round(4).tolist()
+    [-2.0, -1.3069]
+    """
+
+    name: str
+    parameter: float = math.nan
+    table: NDArray[np.float64] | None = field(default=None, repr=False)
+
+    @classmethod
+    def flat(cls) -> LeafPrior:
+        """Every count alike: improper."""
+        return cls("flat")
+
+    @classmethod
+    def poisson(cls, mean: float) -> LeafPrior:
+        """Poisson with a mean above 0."""
+        if not (mean > 0 and math.isfinite(mean)):
+            msg = f"a Poisson mean must be positive, got {mean}: give sigma2 = 0 for a count that is known"
+            raise ModelError(msg, mean)
+        return cls("poisson", float(mean))
+
+    @classmethod
+    def geometric(cls, ratio: float) -> LeafPrior:
+        """Geometric: each further person multiplies the probability by ``ratio``, in (0, 1)."""
+        if not 0 < ratio < 1:
+            msg = f"a geometric ratio must lie between 0 and 1, got {ratio}: use LeafPrior.flat() for 1"
+            raise ModelError(msg, ratio)
+        return cls("geometric", float(ratio))
+
+    @classmethod
+    def tabulated(cls, probabilities: ArrayLike) -> LeafPrior:
+        """Any weights of 0, 1, ..., K; need not sum to one."""
+        weights = np.asarray(probabilities, dtype=np.float64)
+        if weights.ndim != 1 or not np.all(weights >= 0) or not np.all(np.isfinite(weights)) or not weights.sum() > 0:
+            msg = f"a tabulated prior is a list of weights, none negative and not all zero, got {probabilities}"
+            raise ModelError(msg, probabilities)
+        with np.errstate(divide="ignore"):
+            return cls("tabulated", table=np.log(weights / weights.sum()))
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether the bound on what windows leave out is proven for it."""
+        if self.table is None:
+            return True
+        support = np.flatnonzero(np.isfinite(self.table))
+        inner = self.table[support[0] : support[-1] + 1]
+        return bool(np.all(np.isfinite(inner)) and np.all(np.diff(inner, 2) <= 1e-12))
+
+    def log_weight(self, count: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Log weight of counts, ``-inf`` where impossible."""
+        n = np.asarray(count)
+        if self.table is not None:
+            inside = (n >= 0) & (n < self.table.size)
+            return np.where(inside, self.table[np.where(inside, n, 0)], -np.inf)
+        out = np.zeros(n.shape)
+        if self.name == "poisson":
+            size = int(max(n.max(initial=0), 0)) + 1
+            log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, size + 1.0)))])
+            out = n * math.log(self.parameter) - self.parameter - log_factorial[np.maximum(n, 0)]
+        elif self.name == "geometric":
+            out = n * math.log(self.parameter) + math.log1p(-self.parameter)
+        return np.where(n < 0, -np.inf, out)
+
+    def reach(self, cut: float) -> float:
+        """Largest count worth summing for the prior alone: infinite if flat."""
+        depth = -math.log(cut)
+        if self.table is not None:
+            return float(self.table.size - 1)
+        if self.name == "poisson":
+            return math.ceil(self.parameter + math.sqrt(2.0 * depth * self.parameter) + depth)
+        if self.name == "geometric":
+            return math.ceil(depth / -math.log(self.parameter))
+        return math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class TreePosterior:
+    """Posterior of every count of a tree.
+
+    Parameters
+    ----------
+    leaf
+        Node numbers of the leaves, in order.
+    mean, sd
+        Posterior mean and standard deviation of every node's count, shape (nodes,).
+    log_likelihood_ratio
+        For every leaf: log of P[release | count = known + 1] / P[release | count = known], the leaf's own prior left
+        aside, so that a target's posterior log-odds are ``logit(p) + log_likelihood_ratio``; NaN where no ``known`` was given.
+    log_ratio
+        The same with the leaf's prior: log of P[count = known + 1 | release] / P[count = known | release].
+    left_out_bound
+        Bound on the posterior probability outside the windows, summed over all messages.
+    bound_proven
+        False if a tabulated prior is not log-concave.
+    cut
+        Relative weight at which windows were cut.
+    """
+
+    leaf: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    sd: NDArray[np.float64]
+    log_likelihood_ratio: NDArray[np.float64]
+    log_ratio: NDArray[np.float64]
+    left_out_bound: float
+    bound_proven: bool
+    cut: float
+    _pool: Pool = field(repr=False)
+    _name: NDArray[np.int64] = field(repr=False)
+
+    def pmf(self, node: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Posterior of one node's count.
+
+        Parameters
+        ----------
+        node
+            Node number.
+
+        Returns
+        -------
+        tuple of ndarray
+            Consecutive counts, and their probabilities.
+        """
+        name = self._name[node : node + 1]
+        belief = (self._pool.padded(self._pool.value, name) * self._pool.padded(self._pool.outside, name))[0]
+        return int(self._pool.low[name[0]]) + np.arange(belief.size), belief / belief.sum()
+
+
+def solve_tree(
+    parent: ArrayLike,
+    noisy: ArrayLike,
+    sigma2: ArrayLike,
+    prior: LeafPrior | Sequence[LeafPrior] | None = None,
+    *,
+    prior_of: ArrayLike | None = None,
+    known: ArrayLike | None = None,
+    tolerance: float = 1e-12,
+) -> TreePosterior:
+    """Exact posterior of every count of a tree, for one cell.
+
+    Parameters
+    ----------
+    parent
+        Number of each node's parent, smaller than its own; -1 for the root, which is node 0.
+    noisy
+        Noisy counts, one a node; not read where not measured.
+    sigma2
+        Noise parameters, one a node: 0 = the count is exact, ``inf`` = not measured.
+    prior
+        Prior of the leaves (flat by default), or several.
+    prior_of
+        With several: which one each *leaf* has, in order of leaves.
+    known
+        For each leaf the number of persons known to be in it, for the log ratios; leave out if not wanted.
+    tolerance
+        Largest bound on what the windows leave out.
+
+    Returns
+    -------
+    TreePosterior
+        For all nodes.
+
+    Raises
+    ------
+    ModelError
+        If the tree is none, an exact count cannot be met, or nothing bounds a leaf's count.
+    UnsupportedModelError
+        If a window would exceed 200,000 counts.
+    SamplingError
+        If the release lies so far from every possible truth that the weights underflow.
+
+    Examples
+    --------
+    >>> solved = solve_tree([-1, 0, 0], [3, 1, 1], [1.0, 2.0, 2.0], known=[0, 0])
+    >>> solved.mean.round(4).tolist()
+    [2.8058, 1.4029, 1.4029]
+    """
+    problem = _Problem.checked(parent, noisy, sigma2, prior, prior_of, known)
+    for cut in _CUTS:
+        sweep = _Sweep(problem, cut)
+        bound = sweep.run(tolerance)
+        if bound is not None:
+            return sweep.answer(bound)
+    msg = "the release contradicts itself by more than 35 standard deviations: check the counts and the exact totals"
+    raise SamplingError(msg, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    parent: Ints
+    noisy: Ints
+    sigma2: Floats
+    depth: Ints
+    leaf: Ints
+    children: Ints  # all nodes but the root, by parent
+    priors: tuple[LeafPrior, ...]
+    prior_of: Ints
+    known: Ints | None
+    cap: Floats  # exact totals above a node bound its count
+
+    @classmethod
+    def checked(
+        cls,
+        parent: ArrayLike,
+        noisy: ArrayLike,
+        sigma2: ArrayLike,
+        prior: LeafPrior | Sequence[LeafPrior] | None,
+        prior_of: ArrayLike | None,
+        known: ArrayLike | None,
+    ) -> _Problem:
+        up = np.asarray(parent, dtype=np.int64)
+        if up.ndim != 1 or up.size == 0 or up[0] != -1 or np.any((up[1:] < 0) | (up[1:] >= np.arange(1, up.size))):
+            msg = f"parents must precede their children and node 0 be the root with parent -1, got {up}"
+            raise ModelError(msg, parent)
+        s2 = np.broadcast_to(np.asarray(sigma2, dtype=np.float64), up.shape)
+        if np.any(np.isnan(s2) | (s2 < 0)):
+            msg = "sigma2 must not be negative or NaN: write 0 for an exact count, inf for one not measured"
+            raise ModelError(msg, sigma2)
+        given = np.asarray(noisy)
+        if given.shape != up.shape or np.any(given[np.isfinite(s2)] != np.floor(given[np.isfinite(s2)])):
+            msg = f"noisy counts must be whole numbers, one for each of {up.size} nodes"
+            raise ModelError(msg, noisy)
+        counts = np.where(np.isfinite(s2), given, 0).astype(np.int64)
+        leaf = np.setdiff1d(np.arange(up.size), up)
+        priors = (prior or LeafPrior.flat(),) if isinstance(prior, LeafPrior | None) else tuple(prior)
+        which = np.zeros(leaf.size, dtype=np.int64) if prior_of is None else np.asarray(prior_of, dtype=np.int64)
+        others = None if known is None else np.broadcast_to(np.asarray(known, dtype=np.int64), leaf.shape)
+        if which.shape != leaf.shape or np.any((which < 0) | (which >= len(priors))):
+            msg = f"prior_of must name one of {len(priors)} priors for each of {leaf.size} leaves"
+            raise ModelError(msg, prior_of)
+        depth = np.zeros(up.size, dtype=np.int64)
+        cap = np.full(up.size, np.inf)
+        for node in range(up.size):
+            above = up[node]
+            if above >= 0:
+                depth[node], cap[node] = depth[above] + 1, cap[above]
+            if s2[node] == 0:
+                cap[node] = min(cap[node], counts[node])
+        if np.any(cap < 0) or (others is not None and np.any(others < 0)):
+            msg = "exact and known counts must not be negative"
+            raise ModelError(msg, (noisy, known))
+        children = 1 + np.argsort(up[1:], kind="stable")
+        return cls(up, counts, s2, depth, leaf, children, priors, which, others, cap)
+
+
+class _Sweep:
+    """One pass up and one down at a given cut."""
+
+    def __init__(self, problem: _Problem, cut: float) -> None:
+        self.problem = problem
+        self.cut = cut
+        self.pool = Pool(2 * problem.parent.size + 2, cut)
+        self.name = np.full(problem.parent.size, -1, dtype=np.int64)  # message of a node, its own count used
+        self.sum_name = np.full(problem.parent.size, -1, dtype=np.int64)  # of the sum of its children
+        self.steps: list[tuple[Ints, list[tuple[Ints, Ints, Ints]]]] = []
+
+    def run(self, tolerance: float) -> float | None:
+        """Do both passes; the bound on what is left out, or None if the windows were too short."""
+        internal = np.zeros(self.problem.parent.size, dtype=bool)
+        internal[self.problem.parent[1:]] = True
+        self._leaves()
+        for depth in range(int(self.problem.depth.max()), -1, -1):
+            nodes = np.flatnonzero(internal & (self.problem.depth == depth))
+            if nodes.size and not self._up(nodes):
+                return None
+        self._down()
+        bound = float(self.pool.tail_bounds().sum())
+        return bound if bound <= tolerance and self._known_is_safe() else None
+
+    # ------------------------------------------------------------------ up
+    def _leaf_windows(self) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+        """First and last count of each leaf's window, and whether the last one is a natural end."""
+        p = self.problem
+        centre, s2, cap = p.noisy[p.leaf].astype(np.float64), p.sigma2[p.leaf], p.cap[p.leaf]
+        proper = np.array([prior.reach(self.cut) for prior in p.priors])[p.prior_of]
+        is_flat = np.isinf(proper)
+        depth = -2.0 * math.log(self.cut)
+        measured = np.isfinite(s2)
+        width = np.sqrt(np.where(measured, s2, 0.0) * depth)
+        high = np.where(measured, centre + np.sqrt(np.minimum(centre, 0.0) ** 2 + width**2), np.inf)
+        low = np.where(is_flat & measured, np.maximum(centre - width, 0.0), 0.0)
+        high = np.where(is_flat, np.minimum(high, self._soft_cap()), np.where(measured, np.maximum(high, proper), proper))
+        table_end = np.array([math.inf if prior.table is None else prior.table.size - 1.0 for prior in p.priors])
+        natural = np.minimum(cap, table_end[p.prior_of])
+        ended = natural <= high
+        high = np.minimum(high, natural)
+        if np.any(np.isinf(high)):
+            node = int(p.leaf[np.isinf(high)][0])
+            msg = f"nothing bounds the count of leaf {node}: measure it or one above it, or give it a proper prior"
+            raise ModelError(msg, node)
+        if p.known is not None:
+            low = np.minimum(low, p.known)
+            high = np.minimum(np.maximum(high, p.known + 1), natural)
+        low, high = np.minimum(np.floor(low), np.floor(high)), np.floor(high)
+        exact = s2 == 0
+        low, high = np.where(exact, centre, low), np.where(exact, centre, high)
+        if np.any(high - low >= _WIDEST):
+            msg = f"a leaf's window holds {int((high - low).max())} counts, more than {_WIDEST}: measure it less coarsely"
+            raise UnsupportedModelError(msg, int((high - low).max()))
+        return low.astype(np.int64), high.astype(np.int64), ended | exact
+
+    def _soft_cap(self) -> Floats:
+        """For leaves without a measurement: the noisy counts above bound them, softly."""
+        p = self.problem
+        reach = np.full(p.parent.size, np.inf)
+        seen = np.isfinite(p.sigma2)
+        spread = np.sqrt(np.minimum(p.noisy[seen], 0.0) ** 2 - 2.0 * math.log(self.cut) * p.sigma2[seen])
+        reach[seen] = p.noisy[seen] + spread
+        for node in range(1, p.parent.size) if not seen[p.leaf].all() else ():
+            reach[node] = min(reach[node], reach[p.parent[node]]) if not seen[node] else reach[node]
+        return np.asarray(np.where(seen[p.leaf], np.inf, np.maximum(reach[p.leaf], 2.0)))
+
+    def _leaves(self) -> None:
+        p = self.problem
+        low, high, ended = self._leaf_windows()
+        names = self.pool.reserve(p.leaf.size)
+        self.name[p.leaf] = names
+        width = high - low + 1
+        for part in chunks(width):
+            count = low[part, None] + np.arange(int(width[part].max()))
+            node = p.leaf[part]
+            exponent = self._log_likelihood(node, count)
+            for k, prior in enumerate(p.priors):
+                mine = p.prior_of[part] == k
+                if prior.name != "flat" and mine.any():
+                    exponent[mine] += prior.log_weight(count[mine])
+            exponent[count > high[part, None]] = -np.inf
+            top = exponent.max(axis=1, keepdims=True)
+            if not np.all(np.isfinite(top)):
+                bad = int(node[~np.isfinite(top[:, 0])][0])
+                msg = f"leaf {bad} has no possible count: its exact count is outside its prior"
+                raise ModelError(msg, bad)
+            first = np.zeros(part.size, dtype=np.int64)
+            self.pool.put_exactly(names[part], np.exp(exponent - top), low[part], first, width[part] - 1)
+        self.pool.cut_low[names] = (low > 0) & (p.sigma2[p.leaf] > 0)
+        self.pool.cut_high[names] = ~ended
+
+    def _log_likelihood(self, node: Ints, count: Ints) -> Floats:
+        """Log likelihood of counts (a row a node), free of a constant a row, by integer differences."""
+        s2, centre = self.problem.sigma2[node][:, None], self.problem.noisy[node][:, None]
+        nearest = np.abs(count - centre).min(axis=1, keepdims=True)
+        excess = (np.abs(count - centre) - nearest) * (np.abs(count - centre) + nearest)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            exponent = excess / (-2.0 * s2)
+        return np.asarray(np.where(s2 == 0, np.where(count == centre, 0.0, -np.inf), np.where(np.isinf(s2), 0.0, exponent)))
+
+    def _up(self, nodes: Ints) -> bool:
+        p = self.problem
+        inner = np.zeros(p.parent.size, dtype=bool)
+        inner[nodes] = True
+        child = p.children[inner[p.parent[p.children]]]
+        above, current = p.parent[child], self.name[child]
+        rounds = []
+        while True:
+            start = np.flatnonzero(np.concatenate([[True], above[1:] != above[:-1]]))
+            place = np.arange(above.size) - np.repeat(start, np.diff(np.append(start, above.size)))
+            second = np.flatnonzero(place % 2 == 1)
+            if second.size == 0:
+                break
+            whole = self.pool.convolved(current[second - 1], current[second])
+            rounds.append((current[second - 1], current[second], whole))
+            current[second - 1] = whole
+            keep = np.ones(above.size, dtype=bool)
+            keep[second] = False
+            above, current = above[keep], current[keep]
+        self.sum_name[above] = current
+        self.steps.append((above, rounds))
+        self.name[above] = current
+        measured = above[np.isfinite(p.sigma2[above])]
+        return self._weigh(measured) if measured.size else True
+
+    def _weigh(self, nodes: Ints) -> bool:
+        """Use the nodes' own counts; False if an exact one lies outside the window."""
+        below = self.sum_name[nodes]
+        names = self.pool.reserve(nodes.size)
+        self.name[nodes] = names
+        for part in chunks(self.pool.width[below]):
+            batch = self.pool.padded(self.pool.value, below[part])
+            count = self.pool.low[below[part]][:, None] + np.arange(batch.shape[1])
+            width = self.pool.width[below[part]]
+            exponent = self._log_likelihood(nodes[part], np.minimum(count, count[:, :1] + width[:, None] - 1))
+            batch *= np.exp(exponent)
+            if not np.all(batch.max(axis=1) > 0):
+                return False
+            self.pool.put(names[part], batch, self.pool.low[below[part]], width)
+        exact = names[self.problem.sigma2[nodes] == 0]
+        self.pool.cut_low[exact] = self.pool.cut_high[exact] = False
+        return True
+
+    # ---------------------------------------------------------------- down
+    def _down(self) -> None:
+        pool = self.pool
+        pool.begin_down()
+        root = self.name[:1]
+        pool.write_outside(root, np.ones((1, int(pool.width[root[0]]))))
+        for nodes, rounds in reversed(self.steps):
+            weighed = nodes[self.name[nodes] != self.sum_name[nodes]]
+            for part in chunks(pool.width[self.sum_name[weighed]]) if weighed.size else ():
+                node = weighed[part]
+                below = self.sum_name[node]
+                size = int(pool.width[below].max())
+                batch = pool.placed(pool.outside, self.name[node], pool.low[below], size)
+                count = pool.low[below][:, None] + np.arange(size)
+                low = pool.low[self.name[node]][:, None]
+                inside = np.clip(count, low, low + pool.width[self.name[node]][:, None] - 1)
+                pool.write_outside(below, batch * np.exp(self._log_likelihood(node, inside)))
+            for left, right, whole in reversed(rounds):
+                pool.divide(left, right, whole)
+
+    # -------------------------------------------------------------- answer
+    def _outside_at_known(self) -> tuple[Floats, Floats]:
+        p, pool = self.problem, self.pool
+        name = self.name[p.leaf]
+        at = np.asarray(p.known) - pool.low[name]
+        # beyond an exact total the count is impossible: weight 0
+        values = []
+        for shift in (0, 1):
+            place = at + shift
+            inside = (place >= 0) & (place < pool.width[name])
+            values.append(np.where(inside, pool.outside[pool.offset[name] + np.where(inside, place, 0)], 0.0))
+        return values[0], values[1]
+
+    def _known_is_safe(self) -> bool:
+        """Whether the log ratios are free of what the windows cut: their weights must tower above it."""
+        if self.problem.known is None:
+            return True
+        floor = self.cut * 1e14
+        possible = self.problem.known + 1 <= self.problem.cap[self.problem.leaf]
+        measured = self.problem.sigma2[self.problem.leaf] > 0
+        both = np.minimum(*self._outside_at_known())
+        return bool(np.all(both[possible & measured] > floor))
+
+    def answer(self, bound: float) -> TreePosterior:
+        p, pool = self.problem, self.pool
+        mean, sd = np.empty(p.parent.size), np.empty(p.parent.size)
+        for part in chunks(pool.width[self.name]):
+            names = self.name[part]
+            belief = pool.padded(pool.value, names) * pool.padded(pool.outside, names)
+            belief /= belief.sum(axis=1, keepdims=True)
+            place = np.arange(belief.shape[1])
+            centre = belief @ place
+            sd[part] = np.sqrt(np.maximum(((place - centre[:, None]) ** 2 * belief).sum(axis=1), 0.0))
+            mean[part] = pool.low[names] + centre
+        likelihood_ratio = np.full(p.leaf.size, np.nan)
+        ratio = likelihood_ratio.copy()
+        if p.known is not None:
+            absent, present = self._outside_at_known()
+            s2 = p.sigma2[p.leaf]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                own = np.where(np.isinf(s2), 0.0, (2.0 * (p.noisy[p.leaf] - p.known) - 1.0) / (2.0 * s2))
+                likelihood_ratio = np.log(present) - np.log(absent) + own
+            ratio = likelihood_ratio.copy()
+            for k, prior in enumerate(p.priors):
+                mine = p.prior_of == k
+                with np.errstate(invalid="ignore"):
+                    ratio[mine] += prior.log_weight(p.known[mine] + 1) - prior.log_weight(p.known[mine])
+        proven = all(prior.log_concave for prior in p.priors)
+        return TreePosterior(
+            p.leaf, mean, sd, likelihood_ratio, ratio, bound, proven, self.cut, pool, self.name
+        )
