@@ -200,8 +200,8 @@ def windowed(
     lead = -(lead1 - lead0).astype(float) * (lead1 + lead0) / (2.0 * s2)
     if np.maximum(size0, size1).max(initial=0.0) > _HOPELESS:
         msg = (
-            f"the counts contradict each other (log-probability below -{_HOPELESS:g}), beyond what the exact law of"
-            " the noise can tell apart: check that they belong to one block group"
+            f"the counts contradict each other (log-probability below -{_HOPELESS:g}), beyond what the law"
+            " of the noise can tell apart: check that they belong to one block group"
         )
         raise UnsupportedModelError(msg, float(np.maximum(size0, size1).max()))
     return np.asarray(lead + (present - absent))

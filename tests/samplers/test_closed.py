@@ -1,4 +1,4 @@
-"""The closed forms against the definition summed with 50 digits, against convolution, and against printed figures."""
+"""The closed forms against the definition summed with 50 digits, against convolution and checked figures."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_chunks_leave_no_seam():
 
 
 def test_the_euler_maclaurin_remainder_is_as_small_as_stated():
-    """|R| <= 2 zeta(16)/(2 pi)^16 * integral of |f^(16)|, f(y) = exp(-a y - tau y^2/2), over the sum (>= f's integral)."""
+    """|R| <= 2 zeta(16)/(2 pi)^16 * integral of |f^(16)|, f(y) = f = exp(-a y - tau y^2/2)."""
     he16 = hermite_e.HermiteE.basis(16)
     worst = 0.0
     for tau in np.geomspace(1e-8, 0.05, 40):
@@ -157,10 +157,9 @@ def test_loud_noise_leaves_the_prior_and_silence_tells_all():
 
 
 def test_the_posterior_averages_to_the_prior():
-    """sum over x1*, x2*, y1* of P(release) P(present | release) = p, the people elsewhere spread over 0..60."""
+    """sum over x1*, x2*, y1* of P(release) P(present | release) = p."""
     s1, s2, s3, p, top = 0.8, 0.6, 1.1, 0.3, 60
     grid = np.arange(-14, top + 16)
-    # only releases whose people elsewhere sit well inside 0..60 see the flat prior; weigh those far from the top
     noise = {s: np.exp(-((grid[:, None] - grid[None, :]) ** 2) / (2 * s)) for s in (s1, s2, s3)}
     x1 = np.arange(-9, 11)
     law = np.exp(-(np.arange(-12, 13) ** 2) / (2 * s1)).sum()
@@ -180,7 +179,7 @@ def test_the_posterior_averages_to_the_prior():
     assert totals[1] == pytest.approx(totals[0], rel=1e-9)
 
 
-# -------------------------------------------------------------------------------------------------- figures
+# ------------------------------------------------------------ figures
 
 
 def test_the_base_case_of_the_paper():
@@ -194,10 +193,30 @@ def test_the_base_case_of_the_paper():
 
 
 def reference_rows():
-    """Entries that state a two-level posterior in so many words."""
+    """Two-level posteriors and log-odds of the checked list, those of the literal sampler apart."""
     rows = json.loads((REFERENCE / "kazan_reiter.json").read_text(encoding="utf-8"))
-    wanted = {"x1_star", "x2_star", "y1_star", "rho1", "rho2", "d"}
-    return [row for row in rows if row["id"].startswith("hier_") and wanted <= set(row["inputs"])]
+    prefixes = ("hier_exact", "hier_integer", "hier_shift", "hier_ext", "noise_approx", "noise_exact")
+    return [row for row in rows if row["id"].startswith(prefixes)]
+
+
+@pytest.mark.parametrize("row", reference_rows(), ids=lambda row: row["id"])
+def test_the_checked_list_is_met(row):
+    given, name = row["inputs"], row["id"]
+    p = given["p"]
+    top, _, bottom = str(p).partition("/")
+    prior = closed.log_odds_of(float(top) / float(bottom or 1))
+    s1, s2, d = 0.5 / given["rho1"], 0.5 / given["rho2"], given["d"]
+    counts = [given[key] for key in ("xstar1", "xstar2", "ystar", "c")]
+    if name.startswith("noise_exact"):
+        pytest.importorskip("adversary.privacy.discrete_gaussian")
+        odds = closed.two_level_grouped_log_odds(*counts, s1, s2, s1, d, prior)
+    elif name.startswith("hier_integer"):
+        odds = closed.integer_log_odds(*counts, s1, s2, d * s1, prior)
+    else:
+        odds = closed.two_level_log_odds(*counts, s1, s2, d * s1, prior)
+    value = float(odds if "log-odds" in row["description"] else closed.probability(odds))
+    kind = {row["tolerance_kind"]: row["tolerance"]}
+    assert value == pytest.approx(row["exact_value"], rel=kind.get("rel", 0.0), abs=kind.get("abs", 0.0))
 
 
 @pytest.mark.parametrize("sigma2", [0.3, 0.5, 1.0, 2.0])
@@ -228,8 +247,9 @@ def convolved(sigma2, groups):
     return law, reach * groups
 
 
-def exact_by_sums(x1, x2, y1, m, s1, s2, sigma2, groups, prior):
+def exact_by_sums(case, s1, s2, sigma2, groups, prior):
     """Log-odds with the convolved noise, people elsewhere summed to 300."""
+    x1, x2, y1, m = case
     law, half = convolved(sigma2, groups)
     y = np.arange(0, 300)
     inside = np.abs(y1 - y) <= half
@@ -253,7 +273,7 @@ def test_loud_budgets_use_the_exact_law_of_the_sum(rho, groups):
     args = [np.array(column) for column in zip(*cases, strict=True)]
     got = closed.two_level_grouped_log_odds(*args, s, s, s, groups, -0.4)
     for value, case in zip(got.tolist(), cases, strict=True):
-        assert value == pytest.approx(exact_by_sums(*case, s, s, s, groups, -0.4), abs=1e-11)
+        assert value == pytest.approx(exact_by_sums(case, s, s, s, groups, -0.4), abs=1e-11)
     rough = closed.two_level_log_odds(*args, s, s, groups * s, -0.4)
     if rho >= 1:
         assert np.abs(rough - got).max() > 1e-3  # the approximation would have been wrong
@@ -305,7 +325,7 @@ def test_group_sizes_may_be_mixed():
     )
 
 
-# ---------------------------------------------------------------------------------------- probabilities and risk
+# ------------------------------------------------------------ probabilities and risk
 
 
 def test_log_odds_turn_into_probabilities_and_risk_without_loss():
@@ -318,7 +338,7 @@ def test_log_odds_turn_into_probabilities_and_risk_without_loss():
     assert float(closed.log_risk(-1e6, -1e6 + 2)) == pytest.approx(-2.0)
 
 
-# ------------------------------------------------------------------------------------------------------- refusals
+# ------------------------------------------------------------ refusals
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, -0.1, 1.1, math.nan])
