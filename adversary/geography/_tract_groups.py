@@ -108,9 +108,7 @@ class _Search:
         fits = candidates[self.size[a] + self.size[candidates] <= self.cap]
         if not fits.size:
             return False
-        merged = np.stack(
-            _capped(self.sums[0, a] + self.sums[0, fits], self.sums[1, a] + self.sums[1, fits])
-        )
+        merged = np.stack(_capped(self.sums[0, a] + self.sums[0, fits], self.sums[1, a] + self.sums[1, fits]))
         county = self.county[:, None] - self.cost[:, a][:, None] - self.cost[:, fits] + merged
         values = self.objective(county[0], county[1])
         good = np.flatnonzero(_no_worse(values, self.best))

@@ -189,7 +189,9 @@ def entity_distances(spine: Spine, codes: Any, top: str | None = None) -> dict[s
     unit = ent = cost = other = np.zeros(0, np.int64)
     for d in range(spine.depth, -1, -1):
         x, y, members = cost, other, np.ones_like(cost)
-        if unit.size:  # pairs (entity, unit of depth d) from their children; children without members cost (0, 1)
+        if (
+            unit.size
+        ):  # pairs (entity, unit of depth d) from their children; children without members cost (0, 1)
             keys, inverse = np.unique(ent * len(spine) + unit, return_inverse=True)
             x = np.bincount(inverse, x, keys.size).astype(np.int64)
             members = np.bincount(inverse, members, keys.size).astype(np.int64)

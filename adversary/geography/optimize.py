@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["COUNTY_LEVELS", "PRIMITIVE_LEVELS", "CountyBlocks", "CountyPart", "SpineSettings", "optimize_county"]
+__all__ = [
+    "COUNTY_LEVELS",
+    "PRIMITIVE_LEVELS",
+    "CountyBlocks",
+    "CountyPart",
+    "SpineSettings",
+    "optimize_county",
+]
 
 COUNTY_LEVELS = ("County", "Tract_Group", "Tract", "Block_Group", "Block")
 """Levels inside a county part; without tract groups the share of ``Tract_Group`` is 0 and its units are the tracts."""
@@ -93,7 +100,9 @@ class SpineSettings:
             msg = f"fanout_cutoff must not be negative, got {self.fanout_cutoff}: a block group needs a block"
             raise AdversaryError(msg, self.fanout_cutoff)
         if self.primitive and (self.code != "dhc" or self.tract_groups):
-            msg = "primitive geography is a DHC spine without tract groups: set code='dhc', tract_groups=False"
+            msg = (
+                "primitive geography is a DHC spine without tract groups: set code='dhc', tract_groups=False"
+            )
             raise AdversaryError(msg, self)
 
     @property
@@ -130,13 +139,21 @@ class CountyBlocks:
             object.__setattr__(self, name, text_codes(getattr(self, name), name))
         n = self.block.size
         entities = np.asarray(self.entities)
-        if entities.ndim != 2 or entities.shape[0] != n or self.tract.size != n or self.separator.size != n or not n:
+        if (
+            entities.ndim != 2
+            or entities.shape[0] != n
+            or self.tract.size != n
+            or self.separator.size != n
+            or not n
+        ):
             msg = f"{n} blocks, {self.tract.size} tracts, entities {entities.shape}: give one row a block, at least one"
             raise FileFormatError(msg, entities.shape)
         object.__setattr__(self, "entities", text_codes(entities, "entity").reshape(entities.shape))
         if np.unique(self.block).size < n:
             codes, times = np.unique(self.block, return_counts=True)
-            msg = f"block {str(codes[times > 1][0])!r} is listed {int(times.max())} times: keep one row a block"
+            msg = (
+                f"block {str(codes[times > 1][0])!r} is listed {int(times.max())} times: keep one row a block"
+            )
             raise FileFormatError(msg, str(codes[times > 1][0]))
 
     def sorted(self) -> CountyBlocks:
@@ -266,7 +283,14 @@ def _primitive_parents(rows: CountyBlocks, settings: SpineSettings) -> list[NDAr
     new = np.r_[True, (np.diff(prim_of_subset) > 0) | (np.diff(number) != 0)]
     group, subset_of_group = block_groups(rows, subset, settings.fanout_cutoff, even)
     one = np.zeros(1, np.int64)
-    return [one, np.zeros(prims.size, np.int64), prim_of_subset[new], np.cumsum(new) - 1, subset_of_group, group]
+    return [
+        one,
+        np.zeros(prims.size, np.int64),
+        prim_of_subset[new],
+        np.cumsum(new) - 1,
+        subset_of_group,
+        group,
+    ]
 
 
 def optimize_county(

@@ -22,6 +22,7 @@ from adversary.geography.off_spine import entity_distances
 from adversary.geography.optimize import CountyBlocks, CountyPart, SpineSettings, optimize_county
 from adversary.geography.spine import Spine
 from adversary.readers.baf import block_table_from_grfc
+from adversary.release.estimate import two_pass
 
 FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
 REFERENCE: dict[str, Any] = json.loads((FOLDER / "spines.json").read_text())
@@ -100,10 +101,14 @@ def pipeline(case: dict[str, Any]) -> Spine:
     rows = case["grfc"]
     columns = {k: [row[k] for row in rows] for k in rows[0]}
     plain = block_table_from_grfc(columns)
-    blocks = block_table_from_grfc(columns, [case["gq"][b] for b in plain.block.tolist()] if case["gq"] else None)
+    blocks = block_table_from_grfc(
+        columns, [case["gq"][b] for b in plain.block.tolist()] if case["gq"] else None
+    )
     given = case["settings"]
     if given is None:
-        return aian_spine(blocks, dict.fromkeys(("US", "State", "County", "Tract", "Block_Group", "Block"), 0))
+        return aian_spine(
+            blocks, dict.fromkeys(("US", "State", "County", "Tract", "Block_Group", "Block"), 0)
+        )
     primitive = bool(given.get("prim_spine", given.get("prim", False)))
     settings = SpineSettings(
         fanout_cutoff=given.get("fanout_cutoff", 12),
@@ -148,3 +153,27 @@ def test_two_blocks_are_told_apart_by_the_levels_below_their_lowest_common_unit(
     rho = spine.rho_between("a", "b", persons["rho"])
     assert rho == Fraction(case["rho"])
     assert math.sqrt(2 * rho) == pytest.approx(case["d"], rel=1e-14)
+
+
+@pytest.mark.parametrize("case", section("gls"))
+def test_two_pass_estimates_are_generalised_least_squares(case: dict[str, Any]) -> None:
+    parents = np.full(len(case["v"]), -1)
+    for unit, children in case["kids"].items():
+        parents[children] = int(unit)
+    order = np.argsort(two_pass_depth(parents), kind="stable")
+    rank = np.argsort(order)
+    ordered = np.where(parents[order] < 0, -1, rank[parents[order]])
+    got = two_pass(ordered, np.array(case["z"])[order], np.array(case["v"])[order])
+    np.testing.assert_allclose(got.estimate[rank], case["estimate"], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(got.variance[rank], case["variance"], rtol=0, atol=1e-10)
+
+
+def two_pass_depth(parents: np.ndarray) -> np.ndarray:
+    """Depth of every unit, whatever the order of the units."""
+    depth = np.zeros(parents.size, int)
+    for unit in range(parents.size):
+        above = parents[unit]
+        while above >= 0:
+            depth[unit] += 1
+            above = parents[above]
+    return depth
