@@ -24,6 +24,7 @@ whole group).
 from __future__ import annotations
 
 import csv
+import json
 import math
 import os
 import tempfile
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["QUERIES", "TIE", "AssessResult", "assess_pl94"]
+__all__ = ["NOTE", "QUERIES", "TIE", "AssessResult", "assess_pl94"]
 
 QUERIES: tuple[str, ...] = (
     "votingage",
@@ -58,6 +59,11 @@ QUERIES: tuple[str, ...] = (
     "votingage * hispanic * cenrace",
 )
 """Queries whose counts P1 to P4 determine; those with group quarters by race are in no published table."""
+
+NOTE = (
+    "published tables carry the Bureau's own protection; here they stand for the truth, noise is drawn anew"
+)
+"""What every summary says about its input."""
 
 TIE = 1e-9
 """Log-odds up to this count as "exactly 1/2": with two levels ties are broken only by rounding."""
@@ -157,7 +163,8 @@ class AssessResult:
         """
         risk, p = self.columns["risk"], self.assumptions["prior"]
         rho = math.fsum(0.5 / sigma2 for sigma2 in self.assumptions["sigma2"].values())
-        found: dict[str, Any] = {key: _plain(value) for key, value in self.assumptions.items()}
+        # through JSON and back, so that nothing in it can fail to be written
+        found: dict[str, Any] = json.loads(json.dumps(dict(self.assumptions), default=dict))
         found |= {"geounits": self.geounits, "people": self.people, "targets": len(self)}
         found["above_threshold"] = int((risk > self.assumptions["risk_threshold"]).sum())
         found["mean_risk"] = math.fsum(risk.tolist()) / len(self) if len(self) else None
@@ -172,6 +179,7 @@ class AssessResult:
             }
         found["ties"] = int((np.abs(self.columns["log_odds"]) <= TIE).sum())
         found["rho_effective"] = rho
+        found["note"] = NOTE
         found["ceiling"] = 1.0 / (p + (1.0 - p) * math.exp(-2.0 * rho))
         return found
 
@@ -196,7 +204,7 @@ class AssessResult:
             f"convention {s['convention']}, {allocation}, query {s['query']}: {noise}",
         ]
         if not s["targets"]:
-            return [*lines, "nobody is alone in a cell of her geounit: nothing to assess"]
+            return [*lines, "nobody is alone in a cell of her geounit: nothing to assess", f"note: {NOTE}"]
         top = s["largest_risk"]
         cell = ", ".join(label for label in top["cell"].values() if label != "*")
         return [
@@ -207,6 +215,7 @@ class AssessResult:
             f"guarantee: one person weighs rho {s['rho_effective']:.6g} here, so the expected R' stays below"
             f" {s['ceiling']:.6f}; a single release can exceed it, up to {1.0 / s['prior']:g}",
             f"ties (log-odds within {TIE:g} of 0, decided absent): {s['ties']}; seed {s['seed']}",
+            f"note: {NOTE}",
         ]
 
 
@@ -488,10 +497,3 @@ def _rho_by_level(
         msg = f"rho names {named} where the levels are {', '.join(levels)}: give one rho a level"
         raise BudgetError(msg, rho)
     return {level: Rho(given[level]) for level in levels}
-
-
-def _plain(value: Any) -> Any:
-    """Make a value fit for JSON."""
-    if isinstance(value, tuple):
-        return list(value)
-    return dict(value) if isinstance(value, MappingProxyType) else value

@@ -311,6 +311,8 @@ def _rows(path: Path, columns: int) -> list[tuple[int, bytes]]:
 
 def _whole(text: str, where: str, rule: str = "a count is a whole number, 0 or more") -> int:
     """Turn one field into a count, or say what is wrong with it."""
+    if text.isdecimal() and len(text) < 16:  # nearly all of them; latin-1 has no decimals but 0 to 9
+        return int(text)
     text = text.strip()
     if re.fullmatch(r"[0-9]+(\.0*)?", text):
         value = int(text.split(".", maxsplit=1)[0])
