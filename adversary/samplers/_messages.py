@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Pool", "chunks"]
 
 _ROWS = 192  # rows of a batch: its arrays stay in the second-level cache
+_FEW = 1024  # so many messages are cheap: near the root, where conflicts gather, they are cut three times deeper
+_DEEPEST = 640.0  # -log of the deepest cut; e^-640 is still a normal double
 
 
 def chunks(*widths: Ints) -> Iterator[Ints]:
@@ -40,12 +42,12 @@ class Pool:
     ----------
     capacity
         Largest number of messages.
-    cut
-        Weights below this share of a message's largest are dropped at its ends.
+    depth
+        Weights below ``exp(-depth)`` of a message's largest are dropped at its ends, one depth a message.
     """
 
-    def __init__(self, capacity: int, cut: float) -> None:
-        self.cut = cut
+    def __init__(self, capacity: int, depth: Floats) -> None:
+        self.depth = np.minimum(depth, _DEEPEST)
         self.count = 0
         self.used = 0
         self.value = np.empty(1 << 16)
@@ -62,10 +64,11 @@ class Pool:
         self.count += size
         return names
 
-    def put(self, names: Ints, batch: Floats, low: Ints, width: Ints) -> None:
-        """Store a padded batch (zero beyond ``width``), its light ends cut off."""
+    def put(self, names: Ints, batch: Floats, low: Ints, width: Ints, siblings: int) -> None:
+        """Store a padded batch (zero beyond ``width``), one of ``siblings`` messages, its light ends cut off."""
         top = batch.max(axis=1, keepdims=True)
-        heavy = batch > self.cut * top
+        depth = self.depth[names] * (3.0 if siblings <= _FEW else 1.0)
+        heavy = batch > np.exp(-np.minimum(depth, _DEEPEST))[:, None] * top
         first = heavy.argmax(axis=1)
         last = batch.shape[1] - 1 - heavy[:, ::-1].argmax(axis=1)
         batch *= 1.0 / top
@@ -126,7 +129,7 @@ class Pool:
                 np.multiply(a[:, k : k + 1], b, out=product)
                 out[:, k : k + b.shape[1]] += product
             low = self.low[left[part]] + self.low[right[part]]
-            self.put(names[part], out, low, self.width[left[part]] + self.width[right[part]] - 1)
+            self.put(names[part], out, low, self.width[left[part]] + self.width[right[part]] - 1, left.size)
         return names
 
     def divide(self, left: Ints, right: Ints, whole: Ints) -> None:

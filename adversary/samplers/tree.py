@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LeafPrior", "TreePosterior", "solve_tree"]
 
-_CUTS = (1e-24, 1e-60, 1e-140, 1e-280)
+_DEPTHS = (55.0, 140.0, 320.0, 640.0)  # -log of the cut: 1e-24 first
+_ATTEMPTS = 4
 _WIDEST = 200_000
 
 
@@ -119,9 +120,8 @@ class LeafPrior:
             out = n * math.log(self.parameter) + math.log1p(-self.parameter)
         return np.where(n < 0, -np.inf, out)
 
-    def reach(self, cut: float) -> float:
-        """Largest count worth summing for the prior alone: infinite if flat."""
-        depth = -math.log(cut)
+    def reach(self, depth: float) -> float:
+        """Count beyond which the prior's weight is below ``exp(-depth)``: infinite if flat."""
         if self.table is not None:
             return float(self.table.size - 1)
         if self.name == "poisson":
@@ -151,7 +151,7 @@ class TreePosterior:
     bound_proven
         False if a tabulated prior is not log-concave.
     cut
-        Relative weight at which windows were cut.
+        Relative weight at which the leaves' windows were cut (largest).
     """
 
     leaf: NDArray[np.int64]
@@ -233,13 +233,19 @@ def solve_tree(
     [2.8058, 1.4029, 1.4029]
     """
     problem = _Problem.checked(parent, noisy, sigma2, prior, prior_of, known)
-    for cut in _CUTS:
-        sweep = _Sweep(problem, cut)
-        bound = sweep.run(tolerance)
-        if bound is not None:
-            return sweep.answer(bound)
+    for depth in _DEPTHS:
+        depths = np.full(2 * problem.parent.size + 2, depth)
+        for _ in range(_ATTEMPTS):
+            sweep = _Sweep(problem, depths)
+            bounds = sweep.run()
+            if bounds is None or not sweep.known_is_safe():
+                break
+            if bounds.sum() <= tolerance:
+                return sweep.answer(float(bounds.sum()))
+            # cut deeper only where it is felt: usually a few messages near the root
+            depths = depths * np.where(bounds > 1e-3 * tolerance / bounds.size, 2.0, 1.0)
     msg = "the release contradicts itself by more than 35 standard deviations: check the counts and the exact totals"
-    raise SamplingError(msg, bound)
+    raise SamplingError(msg, noisy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,18 +307,18 @@ class _Problem:
 
 
 class _Sweep:
-    """One pass up and one down at a given cut."""
+    """One pass up and one down with windows cut at ``exp(-depth)``, a depth for each message."""
 
-    def __init__(self, problem: _Problem, cut: float) -> None:
+    def __init__(self, problem: _Problem, depth: Floats) -> None:
         self.problem = problem
-        self.cut = cut
-        self.pool = Pool(2 * problem.parent.size + 2, cut)
+        self.pool = Pool(depth.size, depth)
+        self.leaf_depth = self.pool.depth[: problem.leaf.size]
         self.name = np.full(problem.parent.size, -1, dtype=np.int64)  # message of a node, its own count used
         self.sum_name = np.full(problem.parent.size, -1, dtype=np.int64)  # of the sum of its children
         self.steps: list[tuple[Ints, list[tuple[Ints, Ints, Ints]]]] = []
 
-    def run(self, tolerance: float) -> float | None:
-        """Do both passes; the bound on what is left out, or None if the windows were too short."""
+    def run(self) -> Floats | None:
+        """Do both passes; a bound on what each message leaves out, or None if an exact count lay outside a window."""
         internal = np.zeros(self.problem.parent.size, dtype=bool)
         internal[self.problem.parent[1:]] = True
         self._leaves()
@@ -321,19 +327,19 @@ class _Sweep:
             if nodes.size and not self._up(nodes):
                 return None
         self._down()
-        bound = float(self.pool.tail_bounds().sum())
-        return bound if bound <= tolerance and self._known_is_safe() else None
+        bounds = np.zeros(self.pool.depth.size)
+        bounds[: self.pool.count] = self.pool.tail_bounds()
+        return bounds
 
     # ------------------------------------------------------------------ up
     def _leaf_windows(self) -> tuple[Ints, Ints, NDArray[np.bool_]]:
         """First and last count of each leaf's window, and whether the last one is a natural end."""
         p = self.problem
         centre, s2, cap = p.noisy[p.leaf].astype(np.float64), p.sigma2[p.leaf], p.cap[p.leaf]
-        proper = np.array([prior.reach(self.cut) for prior in p.priors])[p.prior_of]
+        proper = np.array([prior.reach(float(self.leaf_depth.max())) for prior in p.priors])[p.prior_of]
         is_flat = np.isinf(proper)
-        depth = -2.0 * math.log(self.cut)
         measured = np.isfinite(s2)
-        width = np.sqrt(np.where(measured, s2, 0.0) * depth)
+        width = np.sqrt(2.0 * np.where(measured, s2, 0.0) * self.leaf_depth)
         high = np.where(measured, centre + np.sqrt(np.minimum(centre, 0.0) ** 2 + width**2), np.inf)
         low = np.where(is_flat & measured, np.maximum(centre - width, 0.0), 0.0)
         high = np.where(is_flat, np.minimum(high, self._soft_cap()), np.where(measured, np.maximum(high, proper), proper))
@@ -361,7 +367,7 @@ class _Sweep:
         p = self.problem
         reach = np.full(p.parent.size, np.inf)
         seen = np.isfinite(p.sigma2)
-        spread = np.sqrt(np.minimum(p.noisy[seen], 0.0) ** 2 - 2.0 * math.log(self.cut) * p.sigma2[seen])
+        spread = np.sqrt(np.minimum(p.noisy[seen], 0.0) ** 2 + 2.0 * float(self.leaf_depth.max()) * p.sigma2[seen])
         reach[seen] = p.noisy[seen] + spread
         for node in range(1, p.parent.size) if not seen[p.leaf].all() else ():
             reach[node] = min(reach[node], reach[p.parent[node]]) if not seen[node] else reach[node]
@@ -439,7 +445,7 @@ class _Sweep:
             batch *= np.exp(exponent)
             if not np.all(batch.max(axis=1) > 0):
                 return False
-            self.pool.put(names[part], batch, self.pool.low[below[part]], width)
+            self.pool.put(names[part], batch, self.pool.low[below[part]], width, nodes.size)
         exact = names[self.problem.sigma2[nodes] == 0]
         self.pool.cut_low[exact] = self.pool.cut_high[exact] = False
         return True
@@ -477,11 +483,11 @@ class _Sweep:
             values.append(np.where(inside, pool.outside[pool.offset[name] + np.where(inside, place, 0)], 0.0))
         return values[0], values[1]
 
-    def _known_is_safe(self) -> bool:
+    def known_is_safe(self) -> bool:
         """Whether the log ratios are free of what the windows cut: their weights must tower above it."""
         if self.problem.known is None:
             return True
-        floor = self.cut * 1e14
+        floor = math.exp(32.0 - float(self.leaf_depth.min()))
         possible = self.problem.known + 1 <= self.problem.cap[self.problem.leaf]
         measured = self.problem.sigma2[self.problem.leaf] > 0
         both = np.minimum(*self._outside_at_known())
@@ -511,7 +517,8 @@ class _Sweep:
                 mine = p.prior_of == k
                 with np.errstate(invalid="ignore"):
                     ratio[mine] += prior.log_weight(p.known[mine] + 1) - prior.log_weight(p.known[mine])
+        cut = math.exp(-float(self.leaf_depth.min()))
         proven = all(prior.log_concave for prior in p.priors)
         return TreePosterior(
-            p.leaf, mean, sd, likelihood_ratio, ratio, bound, proven, self.cut, pool, self.name
+            p.leaf, mean, sd, likelihood_ratio, ratio, bound, proven, cut, pool, self.name
         )
