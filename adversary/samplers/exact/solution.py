@@ -1,0 +1,448 @@
+"""Solving one problem on the current data: windows, tables, elimination, and the judgement whether windows were enough.
+
+What it is: the loop that makes a wrong first window harmless. Windows hold every integer whose own curve is within
+``drop`` of its maximum. After the elimination two things are required, else ``drop`` grows and the loop repeats:
+
+1. *The factors' disagreement is covered.* With C = (sum of the factors' maxima) - log Z, every point left out weighs at
+   most exp(C - drop) relative to Z. C is what measurements that contradict each other cost; for a 0/1 target it is
+   taken for each of its two values, so that log-odds of 1e-300 have as many digits as those of 1/2.
+2. *The edges carry nothing.* At every end of a window that is not the end of a support the marginal belief w(edge) with
+   ratio r = w(edge)/w(next to it) bounds what lies beyond by w(edge) r / (1 - r), as all marginals are log-concave when
+   all factors are (spec/kazan_reiter.md 1.3: products and convolutions of log-concave sequences are log-concave). The
+   bounds are added up over all ends; for a 0/1 target they hold for each of its values.
+
+Log-concavity is established on the tables (second differences) for components that are trees of sums with factors of
+one node each. Elsewhere the windows are doubled and the two answers compared, and ``proven`` is False.
+
+What it is not: rigorous to the second order. Each end's bound supposes the other windows held; the terms left out are
+products of two such bounds.
+
+Held to account by ``tests/samplers/exact/test_windows.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adversary.errors import ModelError, UnsupportedModelError
+from adversary.samplers.exact.eliminate import Domain, Elimination
+from adversary.samplers.exact.windows import SMALL, Curve, climb, propagate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from adversary.samplers.exact.factors import Base
+    from adversary.samplers.exact.problem import Component, Problem
+
+__all__ = ["Part", "Solver"]
+
+Array = Any
+_HUGE = 4_000_000  # a single node's table never has more cells
+_EXTRA = 12.0  # log of what many ends and their widths add to one end's weight
+
+
+@dataclass
+class Part:
+    """A solved component: its elimination, the log of its total weight, the bound on what was cut off."""
+
+    component: Component
+    elimination: Elimination
+    log_weight: float
+    bound: float
+    proven: bool
+    log_concave: bool
+    drop: float
+    tables: list[tuple[tuple[int, ...], Array]] = field(default_factory=list)
+    unary: dict[int, Array] = field(default_factory=dict)
+    domains: dict[int, Domain] = field(default_factory=dict)
+
+
+class Solver:
+    """Solve the components of a problem for the data in ``base``."""
+
+    def __init__(self, problem: Problem, base: Base, tolerance: float, first_drop: float | None = None) -> None:
+        self.problem, self.base, self.tolerance = problem, base, tolerance
+        self.need = -float(np.log(tolerance)) + _EXTRA
+        self.first_drop = self.need + 8.0 if first_drop is None else first_drop
+        self.nodes = problem.structure.nodes
+        self._supports()
+        self._curves()
+
+    # -------------------------------------------------------------- supports and curves
+    def _supports(self) -> None:
+        """Structural supports: what the distributions and the sums allow, before any window."""
+        problem = self.problem
+        self.low = dict.fromkeys(problem.nodes, -np.inf)
+        self.high = dict.fromkeys(problem.nodes, np.inf)
+        for node in problem.nodes:
+            if self.nodes[node].kind == "indicator":
+                self.low[node], self.high[node] = 0.0, 1.0
+        for _ in range(20):
+            before = (dict(self.low), dict(self.high))
+            for node, (lower, upper) in problem.scalar_bounds.items():
+                if lower is not None:
+                    self.low[node] = max(self.low[node], np.ceil(self._bound(lower, self.low, self.high)))
+                if upper is not None:
+                    self.high[node] = min(self.high[node], np.floor(self._bound(upper, self.high, self.low)))
+            if not propagate(self.low, self.high, problem.constraints):
+                bad = [n for n in problem.nodes if not self.low[n] <= self.high[n]]
+                raise self._contradiction(bad)
+            if before == (self.low, self.high):
+                break
+
+    def _bound(self, bound: Any, same: dict[int, float], other: dict[int, float]) -> float:
+        """Extreme value of a bound: a number, or a number plus a form of other unknowns."""
+        value = float(self.base.outputs[bound.output].ravel()[bound.index])
+        if bound.linear is not None:
+            for i, c in bound.linear.coefs:
+                node = self.problem.structure.node_of.get(((i, 1),))
+                if node is None or node not in same:
+                    return -np.inf if same is self.low else np.inf
+                value += float(c) * (same[node] if c > 0 else other[node])
+        return value
+
+    def _curves(self) -> None:
+        problem = self.problem
+        wide = [n for n in problem.curved if not self._is_small(n)]
+        hints = problem.tables.hints(self.base) if wide else {}
+        self.curves: dict[int, Curve] = {}
+        if wide:
+            supports = {n: (self.low[n], self.high[n]) for n in wide}
+            self.curves = climb(self._evaluate_unary, supports, hints)
+        for node, curve in list(self.curves.items()):
+            if not np.isfinite(curve.top):
+                self.curves[node] = self._search(node)
+
+    def _evaluate_unary(self, points: dict[int, Array]) -> dict[int, Array]:
+        return self.problem.evaluate_unary(self.base, points)
+
+    def _is_small(self, node: int) -> bool:
+        return self.high[node] - self.low[node] < SMALL
+
+    def _search(self, node: int) -> Curve:
+        """Look at every integer of a support when no likely place had any weight."""
+        low, high = self.low[node], self.high[node]
+        if not high - low < _HUGE:
+            raise self._contradiction([node])
+        points = np.arange(low, high + 1)
+        curve = Curve(points, self._evaluate_unary({node: points})[node], low, high)
+        if not np.isfinite(curve.top):
+            raise self._contradiction([node])
+        return curve
+
+    # -------------------------------------------------------------- the loop
+    def solve(self) -> tuple[list[Part], list[str]]:
+        """Return the solved parts (the target's first) and the labels of improper parts that were dropped."""
+        parts, dropped = [], []
+        for component in self.problem.components:
+            part = self._solve(component)
+            if part is None:
+                dropped += [self.nodes[n].label for n in component.nodes]
+            else:
+                parts.append(part)
+        return parts, dropped
+
+    def _solve(self, component: Component) -> Part | None:
+        drop = self.first_drop
+        for _ in range(80):
+            found = self._windows(component, drop)
+            if found is None:
+                drop *= 2.0
+                continue
+            if isinstance(found, list):
+                self._refuse_improper(component, found)
+                return None
+            part = self._eliminate(component, found, drop)
+            if part is None:
+                drop *= 4.0
+                continue
+            need = self._needed(part)
+            if any(any(d.cut) for d in part.elimination.domains.values()):
+                if need > drop:
+                    drop = need + 1.0
+                    continue
+                part.bound = self._edge_bound(part)
+                if part.bound > self.tolerance:
+                    drop = 1.5 * drop + 8.0
+                    continue
+                if not part.proven:
+                    return self._compare(part, drop)
+            return part
+        raise self._contradiction([n for n in component.nodes if n in self.problem.curved])
+
+    def _windows(self, component: Component, drop: float) -> dict[int, Domain] | list[int] | None:
+        """Domains at this drop; None where they exclude each other, a list of nodes where some stay infinite."""
+        low = {n: self.low[n] for n in component.nodes}
+        high = {n: self.high[n] for n in component.nodes}
+        for n in component.nodes:
+            if n in self.curves:
+                a, b = self.curves[n].window(drop)
+                low[n], high[n] = max(low[n], a), min(high[n], b)
+        if not propagate(low, high, component.constraints):
+            return None
+        endless = [n for n in component.nodes if not np.isfinite(high[n] - low[n])]
+        endless = [n for n in endless if self.nodes[n].kind != "value"]
+        if endless:
+            endless = self._conditional_windows(component, endless, low, high, drop)
+        if endless:
+            return endless
+        for n in component.nodes:
+            if high[n] - low[n] >= _HUGE and self.nodes[n].kind != "value":
+                msg = (
+                    f"{self.nodes[n].label} would have to be followed over {high[n] - low[n] + 1:.3g} values: "
+                    'give it a narrower prior, or use sampler="mcmc"'
+                )
+                raise UnsupportedModelError(msg, self.nodes[n].label)
+        return {
+            n: Domain(
+                int(low[n]), int(high[n] - low[n]) + 1, (bool(low[n] > self.low[n]), bool(high[n] < self.high[n]))
+            )
+            for n in component.nodes
+            if self.nodes[n].kind != "value"
+        }
+
+    def _conditional_windows(
+        self, component: Component, endless: list[int], low: dict[int, float], high: dict[int, float], drop: float
+    ) -> list[int]:
+        """Window nodes whose only factors tie them to other nodes: for every value of those, then all of them."""
+        problem = self.problem
+        for _ in range(len(endless) + 1):
+            progress = False
+            for f in problem.multi:
+                open_nodes = [n for n in f.scope if n in endless]
+                if len(open_nodes) != 1 or f.scope[0] not in low:
+                    continue
+                [node] = open_nodes
+                found = self._profile(f, node, low, high, drop)
+                if found is not None:
+                    low[node], high[node] = max(low[node], found[0]), min(high[node], found[1])
+                    progress = True
+            if not propagate(low, high, component.constraints):
+                return []
+            endless = [n for n in endless if not np.isfinite(high[n] - low[n])]
+            if not endless or not progress:
+                break
+        return endless
+
+    def _profile(
+        self, factor: Any, node: int, low: dict[int, float], high: dict[int, float], drop: float
+    ) -> tuple[float, float] | None:
+        """Union over the other nodes' values of the windows of ``factor`` as a function of ``node``."""
+        others = [n for n in factor.scope if n != node]
+        grids = np.meshgrid(*[np.arange(low[n], high[n] + 1) for n in others], indexing="ij")
+        combos = np.stack([g.ravel() for g in grids], axis=1)
+        if len(combos) > 20_000:
+            return None
+        group = self.problem.structure.groups[factor.group]
+        columns = group.entry_columns[factor.position]
+
+        def evaluate(points: Array) -> Array:
+            rows = np.zeros((points.size, len(group.column_node)), dtype=np.int64)
+            for column, n in zip(columns, factor.scope, strict=True):
+                rows[:, column] = points.ravel() if n == node else np.repeat(combos[:, others.index(n)], points.shape[1])
+            [block] = self.problem.tables.evaluate(self.base, [(factor.group, rows)])
+            values = np.asarray(block[:, factor.position], dtype=float).reshape(points.shape)
+            return np.where(np.isnan(values), -np.inf, values)
+
+        return _union_of_windows(evaluate, len(combos), self.low[node], self.high[node], drop)
+
+    def _refuse_improper(self, component: Component, endless: list[int]) -> None:
+        """An endless node is harmless only in a part of the model that the target does not hang on."""
+        improper = self.problem.structure.improper
+        names = [self.nodes[n].label for n in endless if self.nodes[n].kind == "scalar"]
+        flat = [n for n in names if n.split("[")[0] in improper]
+        if flat and component.keep:
+            msg = (
+                f"{flat[0]} has an improper prior and no measurement, so the posterior cannot be normalised: "
+                "measure it or give it a proper prior"
+            )
+            raise ModelError(msg, flat[0])
+        if not flat:
+            msg = (
+                f"{(names or [self.nodes[endless[0]].label])[0]} has no bounds that the exact engine can find: "
+                'truncate it with pm.Truncated, or use sampler="mcmc"'
+            )
+            raise UnsupportedModelError(msg, names)
+
+    # -------------------------------------------------------------- tables
+    def _eliminate(self, component: Component, domains: dict[int, Domain], drop: float) -> Part | None:
+        """Fill the tables and sum out; None where nothing has any weight inside these windows."""
+        problem = self.problem
+        points = {n: np.arange(d.low, d.low + d.size) for n, d in domains.items() if n in problem.curved}
+        unary = self._evaluate_unary(points) if points else {}
+        tables: list[tuple[tuple[int, ...], Array]] = []
+        for factor, raw in problem.evaluate_multi(self.base, domains, set(component.nodes)):
+            if factor in problem.value_factors:
+                tables.append(self._value_table(factor, raw, domains))
+            else:
+                tables.append((factor.scope, np.where(np.isnan(raw), -np.inf, raw).astype(np.float64)))
+        tables += problem.link_tables(self.base, domains)
+        self._trim(unary, domains, tables)
+        elimination = Elimination(
+            component.steps, domains, unary, tables, component.keep, component.constraints, drop + 30.0
+        )
+        top = elimination.table.max() if elimination.table.size else -np.inf
+        if not np.isfinite(top):
+            if not any(any(d.cut) for d in domains.values()):
+                raise self._contradiction([n for n in component.nodes if n in problem.curved])
+            return None
+        weight = float(np.log(np.exp(elimination.table - top).sum()) + top)
+        concave = component.tree and all(_is_log_concave(t) for t in unary.values())
+        proven = concave or not any(any(d.cut) for d in domains.values())
+        return Part(component, elimination, weight, 0.0, proven, concave, drop, tables, unary, domains)
+
+    def _trim(
+        self, unary: dict[int, Array], domains: dict[int, Domain], tables: list[tuple[tuple[int, ...], Array]]
+    ) -> None:
+        """Drop the impossible ends of windows of nodes that have only a curve of their own."""
+        tied = {n for scope, _ in tables for n in scope}
+        for n, values in list(unary.items()):
+            alive = np.flatnonzero(np.isfinite(values))
+            if n in tied or not alive.size or alive.size == len(values):
+                continue
+            first, last = int(alive[0]), int(alive[-1])
+            d = domains[n]
+            cut = (d.cut[0] and first == 0, d.cut[1] and last == len(values) - 1)
+            domains[n] = Domain(d.low + first, last - first + 1, cut)
+            unary[n] = values[first : last + 1]
+
+    def _value_table(self, factor: Any, raw: Array, domains: dict[int, Domain]) -> tuple[tuple[int, ...], Array]:
+        values = np.rint(np.asarray(raw, dtype=float))
+        if not np.array_equal(values, raw):
+            bad = float(np.asarray(raw, dtype=float)[values != raw].ravel()[0])
+            msg = f"the target takes the value {bad}: the exact engine answers about integers, declare an integer target"
+            raise UnsupportedModelError(msg, bad)
+        low, high = int(values.min()), int(values.max())
+        if (high - low + 1) * values.size > 3e7:
+            msg = f"the target takes values from {low} to {high}: too many for the exact engine, ask about a simpler one"
+            raise UnsupportedModelError(msg, (low, high))
+        target = self.problem.target
+        domains[target] = Domain(low, high - low + 1)
+        table = np.where(values[..., None] == np.arange(low, high + 1), 0.0, -np.inf)
+        return (*factor.scope, target), table
+
+    # -------------------------------------------------------------- judgement
+    def _needed(self, part: Part) -> float:
+        """The drop that makes up for the factors' disagreement (point 1 of the module)."""
+        best = sum(self._top(n, t) for n, t in part.unary.items()) + sum(float(t.max()) for _, t in part.tables)
+        weights = part.elimination.table
+        if part.component.keep and weights.size <= 2:
+            target = part.component.keep[0]
+            own = part.unary.get(target)
+            if own is not None and target not in self.curves and len(own) == weights.size:
+                best -= float(own.max())
+                weights = weights - own
+            alive = weights[np.isfinite(weights)]
+            return float(best - alive.min()) + self.need
+        return best - part.log_weight + self.need
+
+    def _top(self, node: int, table: Array) -> float:
+        return max(self.curves[node].top, float(table.max())) if node in self.curves else float(table.max())
+
+    def _edge_bound(self, part: Part) -> float:
+        """Add up what may lie beyond the ends of the windows (point 2 of the module)."""
+        table = part.elimination.table
+        weights = np.exp(table - table.max())
+        weights = weights / weights.sum()
+        roots = [weights]
+        if part.component.keep and table.size <= 2:
+            roots = [np.eye(table.size)[k] for k in range(table.size) if np.isfinite(table[k])]
+        return max(self._beyond(part, root) for root in roots)
+
+    def _beyond(self, part: Part, root: Array) -> float:
+        beliefs = part.elimination.beliefs(root)
+        total = 0.0
+        for node, domain in part.elimination.domains.items():
+            belief = beliefs.get(node)
+            if belief is None:
+                continue
+            for side, edge in ((0, belief[: min(2, len(belief))]), (1, belief[::-1][:2])):
+                if domain.cut[side]:
+                    total += _tail(edge)
+        return total
+
+    def _compare(self, part: Part, drop: float) -> Part:
+        """Double the windows where log-concavity is not known, and report by how much the answer moved."""
+        wide = self._windows(part.component, 2.0 * drop)
+        if not isinstance(wide, dict):
+            return part
+        second = self._eliminate(part.component, wide, 2.0 * drop)
+        if second is None:
+            return part
+        moved = abs(np.expm1(second.log_weight - part.log_weight))
+        if part.component.keep:
+            moved = max(moved, _distance(part, second))
+        second.bound = max(float(moved), self._edge_bound(second))
+        second.proven = False
+        return second
+
+    def _contradiction(self, nodes: Iterable[int]) -> ModelError:
+        return contradiction(self, list(nodes))
+
+
+def _distance(first: Part, second: Part) -> float:
+    """Largest difference of a probability of the target between two solutions."""
+    [node] = first.component.keep
+    pmfs = []
+    for part in (first, second):
+        table, low = part.elimination.table, part.elimination.domains[node].low
+        p = np.exp(table - table.max())
+        pmfs.append(dict(zip(range(low, low + len(p)), p / p.sum(), strict=True)))
+    return max(abs(pmfs[0].get(k, 0.0) - pmfs[1].get(k, 0.0)) for k in pmfs[1])
+
+
+def _tail(edge: Array) -> float:
+    """Bound of a log-concave tail beyond ``edge[0]``, whose inner neighbour is ``edge[1]``."""
+    last = float(edge[0])
+    if last == 0.0:
+        return 0.0
+    if len(edge) < 2 or edge[1] <= last:
+        return np.inf
+    ratio = last / float(edge[1])
+    return last * ratio / (1.0 - ratio)
+
+
+def _is_log_concave(table: Array) -> bool:
+    """Whether the finite part is one run with second differences <= 0, up to rounding."""
+    alive = np.flatnonzero(np.isfinite(table))
+    if not alive.size or alive[-1] - alive[0] + 1 != alive.size:
+        return False
+    run = table[alive[0] : alive[-1] + 1]
+    slack = 1e-13 * (1.0 + np.abs(run).max()) * 8
+    return bool(len(run) < 3 or np.all(np.diff(run, 2) <= slack))
+
+
+def _union_of_windows(
+    evaluate: Any, count: int, low: float, high: float, drop: float
+) -> tuple[float, float] | None:
+    """Climb on ``count`` curves at once; return the hull of their windows, None where one does not end."""
+    from adversary.samplers.exact.windows import _GRADED
+
+    centre = np.full(count, low if np.isfinite(low) else high if np.isfinite(high) else 0.0)
+    for _ in range(80):
+        points = np.clip(centre[:, None] + _GRADED, low, high)
+        values = evaluate(points)
+        best = points[np.arange(count), values.argmax(axis=1)]
+        if np.array_equal(best, centre):
+            break
+        centre = best
+    top = values.max(axis=1, keepdims=True)
+    alive = np.isfinite(top[:, 0])
+    if not alive.any():
+        return None
+    inside = (values >= top - drop)[alive]
+    points = points[alive]
+    middle = len(_GRADED) // 2
+    left = np.where(~inside[:, :middle], points[:, :middle] + 1, -np.inf).max(axis=1)
+    right = np.where(~inside[:, middle:], points[:, middle:] - 1, np.inf).min(axis=1)
+    return float(max(left.min(), low)), float(min(right.max(), high))
+
+
+def contradiction(solver: Solver, nodes: list[int]) -> ModelError:
+    """Name the datum, its value and the support that exclude each other."""
+    from adversary.samplers.exact._messages import contradiction as build
+
+    return build(solver, nodes)

@@ -1,0 +1,490 @@
+"""The static part of the engine: which unknowns, which integer forms, which factors, and what depends on what.
+
+What it is: everything about a declared model that does not change with the data: the scalars, the integer forms
+("nodes") that factors depend on, the factors grouped so that one call evaluates many entries, and the sum constraints
+``t = u + c v`` that tie forms to scalars (nested forms share partial sums). What it is not: it holds no probability and
+no window; those belong to one solution.
+
+Held to account by ``tests/samplers/exact``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pymc.vartypes import discrete_types
+
+from adversary.errors import ModelError, UnsupportedModelError
+from adversary.samplers.exact._supports import support_bounds
+from adversary.samplers.exact.linear import Form, GraphReader, Linear, Opaque, primitive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Bound", "Factor", "Group", "Node", "Structure", "SumConstraint", "Term", "read_model"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One log-probability tensor of the model: a prior, an observed variable, a potential, or the target's value."""
+
+    name: str
+    kind: str
+    var: Any
+    shape: tuple[int, ...]
+    cuts: tuple[int, ...]
+    owner: str | None = None
+    constant: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """An integer unknown of the factor graph: a scalar, a form of scalars, an indicator, or the target's value."""
+
+    kind: str
+    form: Form
+    label: str
+    parent: int | None = None
+
+
+@dataclass(frozen=True)
+class SumConstraint:
+    """``total = left + coefficient * right``."""
+
+    total: int
+    left: int
+    coefficient: int
+    right: int
+
+
+@dataclass
+class Group:
+    """Entries of one term that one block of rows evaluates together.
+
+    ``columns`` are the free integers (one node each); ``derived`` columns count how many indicators a parent column
+    switches on; ``fills`` say which entry of which cut takes which column with which scale.
+    """
+
+    term: int
+    entries: list[int] = field(default_factory=list)
+    scopes: list[tuple[int, ...]] = field(default_factory=list)
+    column_node: list[int] = field(default_factory=list)
+    entry_columns: list[tuple[int, ...]] = field(default_factory=list)
+    derived: list[tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+    fills: list[tuple[int, int, int, float]] = field(default_factory=list)
+    used: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Where the table of one scope comes from: entry ``position`` of group ``group``."""
+
+    scope: tuple[int, ...]
+    group: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A scalar's structural bound: a number in the base outputs, or a linear form of other scalars plus that number."""
+
+    output: int
+    index: int
+    linear: Linear | None
+
+
+@dataclass
+class Structure:
+    """See the module."""
+
+    reader: GraphReader
+    shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, str]
+    scalars: list[tuple[str, int]]
+    terms: list[Term]
+    nodes: list[Node]
+    groups: list[Group]
+    factors: list[Factor]
+    constraints: list[SumConstraint]
+    links: list[int]
+    target: int
+    target_linear: Linear | None
+    target_output: int
+    bounds: list[tuple[Bound | None, Bound | None]]
+    base_outputs: list[Any]
+    improper: dict[str, str]
+    deterministic: dict[str, tuple[NDArray[np.object_], int]]
+    parents: dict[str, set[str]]
+    node_of: dict[Form, int]
+    observed: dict[str, Any]
+
+
+def read_model(model: Any, target: str) -> Structure:
+    """Analyse a PyMC model for the target ``target``; pays for the graph walk once."""
+    return _Builder(model, target).build()
+
+
+class _Builder:
+    def __init__(self, model: Any, target: str) -> None:
+        self.model, self.target_name = model, target
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.dtypes: dict[str, str] = {}
+        self.scalars: list[tuple[str, int]] = []
+        self.nodes: list[Node] = []
+        self.node_of: dict[Form, int] = {}
+        self.groups: list[Group] = []
+        self.factors: list[Factor] = []
+        self.constraints: list[SumConstraint] = []
+        self.links: list[int] = []
+        self.base_outputs: list[Any] = []
+        self.open_groups: dict[int, list[int]] = {}
+
+    # ------------------------------------------------------------------ assembling
+    def build(self) -> Structure:
+        leaves = self._leaves()
+        self.reader = GraphReader(leaves, len(self.scalars))
+        self._check_target()
+        terms, arrays = self._terms()
+        target_expr = self._target_expression()
+        [(target_var, target_entries)] = self.reader.read([target_expr])
+        self.terms = terms
+        for number, entries in enumerate(arrays):
+            self._factorise(number, entries)
+        target, linear = self._target_node(target_var, target_entries)
+        self._build_sums()
+        bounds = self._bounds()
+        target_output = self._output(target_var)
+        return Structure(
+            reader=self.reader,
+            shapes=self.shapes,
+            dtypes=self.dtypes,
+            scalars=self.scalars,
+            terms=self.terms,
+            nodes=self.nodes,
+            groups=self.groups,
+            factors=self.factors,
+            constraints=self.constraints,
+            links=self.links,
+            target=target,
+            target_linear=linear,
+            target_output=target_output,
+            bounds=bounds,
+            base_outputs=self.base_outputs,
+            improper=self._improper(),
+            deterministic=self._deterministics(),
+            parents=self._parents(arrays),
+            node_of=self.node_of,
+            observed={rv.name: self.model.rvs_to_values[rv] for rv in self.model.observed_RVs},
+        )
+
+    def _output(self, var: Any) -> int:
+        self.base_outputs.append(var)
+        return len(self.base_outputs) - 1
+
+    def _leaves(self) -> dict[Any, NDArray[np.object_]]:
+        leaves = {}
+        shapes = self.model.eval_rv_shapes()
+        for rv in self.model.free_RVs:
+            value = self.model.rvs_to_values[rv]
+            if value.dtype not in discrete_types:
+                msg = (
+                    f"{rv.name} is continuous and the exact engine sums over integers: sum out the discrete part with "
+                    'adversary.samplers.exact.collapse, or use sampler="mcmc"'
+                )
+                raise UnsupportedModelError(msg, rv.name)
+            shape = tuple(int(d) for d in shapes[rv.name])
+            self.shapes[rv.name], self.dtypes[rv.name] = shape, value.dtype
+            entries = np.empty(int(np.prod(shape, dtype=int)), dtype=object)
+            for flat in range(entries.size):
+                number = len(self.scalars)
+                self.scalars.append((rv.name, flat))
+                label = rv.name if not shape else f"{rv.name}[{','.join(map(str, np.unravel_index(flat, shape)))}]"
+                form = ((number, 1),)
+                self.node_of[form] = len(self.nodes)
+                self.nodes.append(Node("scalar", form, label))
+                entries[flat] = Linear(((number, Fraction(1)),))
+            leaves[value] = entries.reshape(shape)
+        return leaves
+
+    def _check_target(self) -> None:
+        if self.target_name not in self.model.named_vars:
+            have = ", ".join(sorted(v.name for v in [*self.model.free_RVs, *self.model.deterministics]))
+            msg = f"the model has no {self.target_name!r} to ask about: name one of {have}"
+            raise ModelError(msg, self.target_name)
+
+    def _terms(self) -> tuple[list[Term], list[NDArray[np.object_]]]:
+        model = self.model
+        declared = [("prior", rv) for rv in model.free_RVs] + [("observed", rv) for rv in model.observed_RVs]
+        graphs = model.logp(vars=[rv for _, rv in declared], sum=False) if declared else []
+        if model.potentials:
+            graphs = [*graphs, *model.logp(vars=model.potentials, sum=False)]
+            declared = declared + [("potential", p) for p in model.potentials]
+        read = self.reader.read(graphs)
+        terms, arrays = [], []
+        for (kind, rv), (var, entries) in zip(declared, read, strict=True):
+            opaque = self.reader.refs(var, entries)
+            cuts = sorted({c for e in opaque.ravel() if isinstance(e, Opaque) for c, _ in e.refs})
+            constant = tuple(i for i, e in enumerate(opaque.ravel()) if not isinstance(e, Opaque))
+            terms.append(Term(rv.name, kind, var, entries.shape, tuple(cuts), rv.name if kind == "prior" else None, constant))
+            arrays.append(opaque)
+        return terms, arrays
+
+    def _target_expression(self) -> Any:
+        var = self.model.named_vars[self.target_name]
+        if var in self.model.rvs_to_values and var in self.model.free_RVs:
+            return self.model.rvs_to_values[var]
+        return self.model.replace_rvs_by_values([var])[0]
+
+    # ------------------------------------------------------------------ factors
+    def _node(self, form: Form) -> int:
+        if form not in self.node_of:
+            self.node_of[form] = len(self.nodes)
+            indicator = self.reader.indicators.get(form[0][0]) if len(form) == 1 else None
+            if indicator is not None:
+                parent = self._node(primitive(indicator.parent)[0])
+                self.node_of[form] = len(self.nodes)
+                self.nodes.append(Node("indicator", form, f"1[{self.nodes[parent].label} = .]", parent))
+            else:
+                self.nodes.append(Node("form", form, self._label(form)))
+                for i, _ in form:
+                    self._node(((i, 1),))
+        return self.node_of[form]
+
+    def _label(self, form: Form) -> str:
+        parts = []
+        for i, c in form:
+            name = self.nodes[i].label if i < len(self.scalars) else f"z{i}"
+            parts.append(("+ " if c > 0 else "- ") + (f"{abs(c)}*" if abs(c) != 1 else "") + name)
+        return " ".join(parts).removeprefix("+ ")
+
+    def _parent_of(self, form: Form) -> Form | None:
+        """Return the one form whose indicators make up ``form``, None if it has anything else in it."""
+        parents = set()
+        for i, _ in form:
+            if i not in self.reader.indicators:
+                return None
+            parents.add(primitive(self.reader.indicators[i].parent)[0])
+        return parents.pop() if len(parents) == 1 else None
+
+    def _resolve(self, refs: frozenset[tuple[int, int]]) -> dict[tuple[int, int], tuple[Form, Form, float]]:
+        """For every cut entry: (form that gets a column, the entry's own form, scale)."""
+        own: dict[tuple[int, int], tuple[Form, Fraction]] = {}
+        for cut, index in sorted(refs):
+            linear = self.reader.cuts[cut].entries[index]
+            if linear is not None:
+                own[cut, index] = primitive(linear)
+        forms = {f for f, _ in own.values()}
+        grouped: dict[Form, set[Form]] = {}
+        for f in forms:
+            parent = self._parent_of(f)
+            if parent is not None:
+                grouped.setdefault(parent, set()).add(f)
+        column = {f: f for f in forms}
+        for parent, members in grouped.items():
+            if parent in forms or len(members) > 1 or any(len(m) > 1 for m in members):
+                column.update(dict.fromkeys(members, parent))
+        return {ref: (column[f], f, float(g)) for ref, (f, g) in own.items()}
+
+    def _factorise(self, number: int, entries: NDArray[np.object_]) -> None:
+        for position, entry in enumerate(entries.ravel()):
+            if not isinstance(entry, Opaque):
+                continue
+            resolved = self._resolve(entry.refs)
+            if not resolved:
+                continue
+            forms = sorted({c for c, _, _ in resolved.values()}, key=lambda f: (len(f), f))
+            if len(forms) > 4:
+                names = ", ".join(self._label(f) for f in forms[:5])
+                msg = (
+                    f"{self.terms[number].name} ties {len(forms)} unknowns together that do not enter as a sum ({names}): "
+                    'rewrite it as a function of sums, or use sampler="mcmc"'
+                )
+                raise UnsupportedModelError(msg, self.terms[number].name)
+            scope = tuple(self._node(f) for f in forms)
+            self._place(number, position, scope, forms, resolved)
+
+    def _place(
+        self,
+        number: int,
+        position: int,
+        scope: tuple[int, ...],
+        forms: list[Form],
+        resolved: dict[tuple[int, int], tuple[Form, Form, float]],
+    ) -> None:
+        """Put the entry into the first group of its term whose cut entries it does not set differently."""
+        for g in self.open_groups.setdefault(number, []):
+            group = self.groups[g]
+            clash = [group.used[r] for r in resolved if r in group.used]
+            if not clash and len(scope) == len(group.scopes[0]):
+                break
+        else:
+            g = len(self.groups)
+            self.groups.append(Group(number))
+            self.open_groups[number].append(g)
+            group = self.groups[g]
+        columns = {}
+        for form, node in zip(forms, scope, strict=True):
+            columns[form] = len(group.column_node)
+            group.column_node.append(node)
+        for ref, (column_form, own, scale) in resolved.items():
+            group.used[ref] = position
+            column = columns[column_form]
+            if own != column_form:
+                group.derived.append((column, own))
+                column = -len(group.derived)
+            group.fills.append((*ref, column, scale))
+        self.factors.append(Factor(scope, g, len(group.entries)))
+        group.entries.append(position)
+        group.scopes.append(scope)
+        group.entry_columns.append(tuple(columns[f] for f in forms))
+
+    def _target_node(self, var: Any, entries: NDArray[np.object_]) -> tuple[int, Linear | None]:
+        if entries.size != 1:
+            msg = (
+                f"the target {self.target_name!r} has shape {entries.shape}, not one value: "
+                "declare the entry you ask about as a pm.Deterministic of its own"
+            )
+            raise UnsupportedModelError(msg, self.target_name)
+        entry = entries.ravel()[0]
+        if entry is None:
+            msg = f"the target {self.target_name!r} does not depend on any unknown: give one of its arguments a prior"
+            raise ModelError(msg, self.target_name)
+        if isinstance(entry, Linear):
+            return self._node(primitive(entry)[0]), entry
+        opaque = self.reader.refs(var, entries)
+        cuts = sorted({c for e in opaque.ravel() if isinstance(e, Opaque) for c, _ in e.refs})
+        self.terms.append(Term(self.target_name, "value", var, entries.shape, tuple(cuts)))
+        form = ((self.reader.next_id, 1),)
+        self.reader.next_id += 1
+        self.node_of[form] = node = len(self.nodes)
+        self.nodes.append(Node("value", form, self.target_name))
+        self._factorise(len(self.terms) - 1, opaque)
+        return node, None
+
+    # ------------------------------------------------------------------ sums
+    def _build_sums(self) -> None:
+        """Write every form of several unknowns as a chain of ``t = u + c v`` that shares partial sums."""
+        built: dict[Form, None] = {}
+        wanted = sorted((n.form for n in self.nodes if len(n.form) > 1), key=lambda f: (len(f), f))
+        for form in wanted:
+            self._build_sum(form, built)
+        used = {i for f in [n.form for n in self.nodes] for i, _ in f if i in self.reader.indicators}
+        used_nodes = {self._node(((i, 1),)) for i in used}
+        linked = {n for f in self.factors if len(f.scope) > 1 for n in f.scope} | {
+            n for c in self.constraints for n in (c.total, c.left, c.right)
+        }
+        self.links = sorted(n for n in used_nodes if n in linked)
+
+    def _build_sum(self, form: Form, built: dict[Form, None]) -> None:
+        if form in built or len(form) == 1:
+            return
+        built[form] = None
+        coefs = dict(form)
+        parts = [f for f in built if f != form and all(coefs.get(i) == c for i, c in f)]
+        left = max(parts, key=len) if parts else None
+        if left is None:
+            left = _split(form)
+        rest = tuple((i, c) for i, c in form if i not in dict(left))
+        coefficient = 1
+        if len(rest) == 1:
+            coefficient, rest = rest[0][1], ((rest[0][0], 1),)
+        elif rest[0][1] < 0:
+            coefficient, rest = -1, tuple((i, -c) for i, c in rest)
+        if len(left) == 1 and left[0][1] != 1:
+            raise UnsupportedModelError(_no_unit(self._label(form)), self._label(form))
+        for part in (left, rest):
+            self._node(part)
+            self._build_sum(part, built)
+        self.constraints.append(
+            SumConstraint(self.node_of[form], self.node_of[left], coefficient, self.node_of[rest])
+        )
+
+    # ------------------------------------------------------------------ supports, priors, deterministics
+    def _bounds(self) -> list[tuple[Bound | None, Bound | None]]:
+        bounds: list[tuple[Bound | None, Bound | None]] = [(None, None)] * len(self.scalars)
+        start = {name: i for i, (name, flat) in reversed(list(enumerate(self.scalars))) if flat == 0}
+        for rv in self.model.free_RVs:
+            pair = []
+            size = int(np.prod(self.shapes[rv.name], dtype=int))
+            for graph in support_bounds(rv):
+                pair.append([None] * size if graph is None else self._bound(graph, self.shapes[rv.name], size))
+            for flat in range(size):
+                bounds[start[rv.name] + flat] = (pair[0][flat], pair[1][flat])
+        return bounds
+
+    def _bound(self, graph: Any, shape: tuple[int, ...], size: int) -> Sequence[Bound | None]:
+        graph = self.model.replace_rvs_by_values([graph])[0]
+        [(var, entries)] = self.reader.read([graph])
+        if any(isinstance(e, Opaque) for e in entries.ravel()):
+            return [None] * size
+        output = self._output(var)
+        spread = np.broadcast_to(entries, shape).ravel()
+        index = np.broadcast_to(np.arange(entries.size).reshape(entries.shape), shape).ravel()
+        return [Bound(output, int(i), e) for i, e in zip(index, spread, strict=True)]
+
+    def _improper(self) -> dict[str, str]:
+        names = {"flat_count"}
+        return {
+            rv.name: rv.owner.op.name for rv in self.model.free_RVs if getattr(rv.owner.op, "name", "") in names
+        }
+
+    def _deterministics(self) -> dict[str, tuple[NDArray[np.object_], int]]:
+        """Read the linear Deterministics, for marginals, joint tables and draws; the others are evaluated on draws."""
+        found = {}
+        known = set(self.reader.indicators)
+        for var in self.model.deterministics:
+            graph = self.model.replace_rvs_by_values([var])[0]
+            reader = GraphReader(self.reader.leaves, self.reader.next_id)
+            [(_, entries)] = reader.read([graph])
+            integers = var.type.dtype.startswith(("int", "uint"))
+            plain = all(e is None or (isinstance(e, Linear) and not known & {i for i, _ in e.coefs}) for e in entries.ravel())
+            plain = plain and all(i < len(self.scalars) for e in entries.ravel() if e is not None for i, _ in e.coefs)
+            if plain and integers:
+                found[var.name] = (entries, self._output(graph))
+        return found
+
+    def _parents(self, arrays: list[NDArray[np.object_]]) -> dict[str, set[str]]:
+        """Which unknowns the prior of each unknown mentions, itself included."""
+        parents: dict[str, set[str]] = {}
+        for term, entries in zip(self.terms, arrays, strict=False):
+            if term.kind == "prior":
+                ids: set[int] = set()
+                for e in entries.ravel():
+                    if isinstance(e, Opaque):
+                        for cut, index in e.refs:
+                            linear = self.reader.cuts[cut].entries[index]
+                            ids |= self.unknowns(linear) if linear else set()
+                parents[term.name] = {self.scalars[i][0] for i in ids}
+        return parents
+
+    def unknowns(self, linear: Linear) -> set[int]:
+        """Return the scalars a form is made of, looking through indicators."""
+        ids: set[int] = set()
+        for i, _ in linear.coefs:
+            ids |= {i} if i < len(self.scalars) else self.unknowns(self.reader.indicators[i].parent)
+        return ids
+
+
+def _split(form: Form) -> Form:
+    """Halve a long form (so that partial sums stay narrow), keeping a unit coefficient in front of a short one."""
+    if len(form) > 3:
+        half = len(form) // 2
+        head = form[:half]
+        if head[0][1] > 0:
+            return head
+    if len(form) == 2:
+        units = [pair for pair in form if pair[1] == 1]
+        return (units[0],) if units else (form[0],)
+    return form[:-1]
+
+
+def _no_unit(label: str) -> str:
+    return (
+        f"the sum {label} has no unknown with coefficient one, which the exact engine needs: "
+        'declare it through such an unknown, or use sampler="mcmc"'
+    )
