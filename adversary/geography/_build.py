@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = [
     "from_pairs",
     "from_prefixes",
     "insert_level",
+    "level_rows",
     "shares_by_level",
 ]
 
@@ -37,11 +39,14 @@ Arrays = tuple[tuple[str, ...], "NDArray[np.str_]", "NDArray[np.int64]", "NDArra
 
 
 def exact(value: Any, name: str) -> Fraction:
-    """A budget as an exact fraction: a decimal is taken as it is written, 0.1 as 1/10."""
+    """Return a budget as an exact fraction: a decimal is taken as it is written, 0.1 as 1/10."""
     try:
         fraction = Fraction(str(value)) if isinstance(value, float) else Fraction(value)
     except (ValueError, TypeError, ZeroDivisionError, OverflowError):
-        msg = f"{name} must be a finite number, got {value!r}: write a Fraction, an int or text such as '165/4099'"
+        msg = (
+            f"{name} must be a finite number, got {value!r}: write a Fraction, an int or text such as "
+            "'165/4099'"
+        )
         raise BudgetError(msg, value) from None
     if fraction < 0:
         msg = f"{name} must not be negative, got {value!r}: write 0 where nothing was measured"
@@ -53,7 +58,8 @@ def shares_by_level(shares: Any, levels: Sequence[str], name: str = "shares") ->
     """Exact share of every level, in the order of the levels; positional lists are refused (P14)."""
     if not isinstance(shares, Mapping):
         msg = (
-            f"{name} must name their levels, got {type(shares).__name__}: by position they may run the wrong way; "
+            f"{name} must name their levels, got {type(shares).__name__}: by position they may run the "
+            "wrong way; "
             f"write {{{', '.join(f'{level!r}: ...' for level in levels)}}}"
         )
         raise BudgetError(msg, shares)
@@ -67,7 +73,7 @@ def shares_by_level(shares: Any, levels: Sequence[str], name: str = "shares") ->
 
 
 def depths(parents: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number of units above each; -1 for units that no root reaches (a cycle, or below one)."""
+    """Count the units above each; -1 for units that no root reaches (a cycle, or below one)."""
     depth = np.where(parents < 0, 0, -1)
     above = np.where(parents < 0, 0, parents)
     while True:
@@ -87,7 +93,10 @@ def _check_widths(codes: NDArray[np.str_], level: str) -> None:
 def from_block_columns(table: Any, nested: bool) -> Arrays:
     """Arrays of a spine from one column of codes a level, one row a block."""
     if not isinstance(table, Mapping) or not table:
-        msg = f"a table of blocks is a mapping level -> codes, got {type(table).__name__}: name every level, root to leaf"
+        msg = (
+            f"a table of blocks is a mapping level -> codes, got {type(table).__name__}: name every "
+            "level, root to leaf"
+        )
         raise FileFormatError(msg, table)
     levels = tuple(table)
     columns = [text_codes(table[k], k) for k in levels]
@@ -127,8 +136,10 @@ def _name(geocodes: list[NDArray[np.str_]], unit: int) -> str:
 
 def _two_parents(unit: str, level: str, parents: Sequence[str]) -> None:
     msg = (
-        f"{level} {unit!r} lies under both {parents[0]!r} and {parents[1]!r}: hierarchies that cross are no spine; "
-        "if codes repeat between parents say nested=True, else leave one of the levels out and treat it as an "
+        f"{level} {unit!r} lies under both {parents[0]!r} and {parents[1]!r}: hierarchies that cross are "
+        "no spine; "
+        "if codes repeat between parents say nested=True, else leave one of the levels out and treat it "
+        "as an "
         "off-spine entity"
     )
     raise FileFormatError(msg, (unit, *parents))
@@ -146,7 +157,10 @@ def _check_leaves(
     times = np.bincount(leaf, minlength=codes.size)
     if (times > 1).any():
         bad = str(codes[int(np.flatnonzero(times > 1)[0])])
-        msg = f"block {bad!r} is listed {int(times.max())} times: keep one row a block (or add the level that tells them apart)"
+        msg = (
+            f"block {bad!r} is listed {int(times.max())} times: keep one row a block (or add the level "
+            "that tells them apart)"
+        )
         raise FileFormatError(msg, bad)
     inner = np.zeros(codes.size, bool)
     inner[parents[parents >= 0]] = True
@@ -163,7 +177,7 @@ def from_prefixes(geocodes: Any, widths: Any) -> Arrays:
         msg = f"widths is a mapping level -> length of its codes, root to leaf, got {widths!r}"
         raise FileFormatError(msg, widths)
     sizes = list(widths.values())
-    if any(b <= a for a, b in zip(sizes[:-1], sizes[1:], strict=True)):
+    if any(b <= a for a, b in pairwise(sizes)):
         msg = f"widths must rise from root to leaf, got {sizes}: give the total length of each level's codes"
         raise FileFormatError(msg, sizes)
     codes = text_codes(geocodes, "leaf", int(sizes[-1]))
@@ -203,7 +217,10 @@ def from_pairs(units: Any, parents: Any, levels: Sequence[str] | None) -> Arrays
         bad = str(codes[times > 1][0])
         said = sorted(set(above[own == bad].tolist()))
         if len(said) > 1:
-            msg = f"unit {bad!r} has two parents, {said[0]!r} and {said[1]!r}: a geounit lies in one; hierarchies that cross are no spine"
+            msg = (
+                f"unit {bad!r} has two parents, {said[0]!r} and {said[1]!r}: a geounit lies in one; "
+                "hierarchies that cross are no spine"
+            )
             raise FileFormatError(msg, (bad, *said))
         msg = f"unit {bad!r} is listed {int(times.max())} times: keep one row a unit"
         raise FileFormatError(msg, bad)
@@ -211,14 +228,20 @@ def from_pairs(units: Any, parents: Any, levels: Sequence[str] | None) -> Arrays
     orphan = np.flatnonzero((above != "") & (codes[place] != above)) if codes.size else np.zeros(0, int)
     if orphan.size:
         i = orphan[0]
-        msg = f"unit {str(own[i])!r} names the parent {str(above[i])!r}, which is not listed: add it, or '' for a root"
+        msg = (
+            f"unit {str(own[i])!r} names the parent {str(above[i])!r}, which is not listed: add it, or '' "
+            "for a root"
+        )
         raise FileFormatError(msg, (str(own[i]), str(above[i])))
     parent = np.where(above == "", -1, first[place] if codes.size else 0)
     depth = depths(parent)
     if (depth < 0).any():
         loop = _cycle(parent, int(np.flatnonzero(depth < 0)[0]))
         names = [str(own[i]) for i in loop]
-        msg = f"units {' > '.join([*names, names[0]])} form a cycle: no root reaches them; correct one of the parents"
+        msg = (
+            f"units {' > '.join([*names, names[0]])} form a cycle: no root reaches them; correct one of "
+            "the parents"
+        )
         raise FileFormatError(msg, names)
     order = np.argsort(depth, kind="stable")
     rank = np.empty(order.size, np.int64)
@@ -233,13 +256,35 @@ def from_pairs(units: Any, parents: Any, levels: Sequence[str] | None) -> Arrays
 
 
 def _cycle(parent: NDArray[np.int64], start: int) -> list[int]:
-    """The units of the cycle that the parents of ``start`` run into."""
+    """List the units of the cycle that the parents of ``start`` run into."""
     seen: list[int] = []
     unit = start
     while unit not in seen:
         seen.append(unit)
         unit = int(parent[unit])
     return seen[seen.index(unit) :]
+
+
+def level_rows(spine: Spine, rho: Fraction | None) -> list[dict[str, Any]]:
+    """Rows of the table of levels; with rho, sigma^2 of a query that has a unit's whole budget."""
+    rows = []
+    positive = [i for i, s in enumerate(spine.share_table) if s > 0]
+    for k, name in enumerate(spine.levels):
+        units = np.flatnonzero(spine.level_of == k)
+        present = [spine.share_table[i] for i in np.unique(spine.share_index[units]).tolist()]
+        least, most = (min(present), max(present)) if present else (Fraction(0), Fraction(0))
+        row: dict[str, Any] = {
+            "level": name,
+            "units": int(units.size),
+            "measured": int(np.isin(spine.share_index[units], positive).sum()),
+            "leaves": int((spine.n_children[units] == 0).sum()),
+            "least_share": least,
+            "greatest_share": most,
+        }
+        if rho is not None:
+            row["sigma2"] = 1 / (rho * most) if rho * most > 0 else None
+        rows.append(row)
+    return rows
 
 
 def format_table(rows: list[dict[str, Any]]) -> str:
@@ -280,7 +325,8 @@ def contract(spine: Spine, *, mixed: bool) -> tuple[Parts, NDArray[np.int64]]:
         unit = int(np.flatnonzero(spent > 1)[0])
         names = [spine.levels[spine.level_of[u]] for u in np.flatnonzero((head == unit) & positive)]
         msg = (
-            f"the chain at {str(spine.geocodes[unit])!r} spends budget at levels {', '.join(names)}, whose query mixes may differ: "
+            f"the chain at {str(spine.geocodes[unit])!r} spends budget at levels {', '.join(names)}, "
+            "whose query mixes may differ: "
             "bypass the spine first, or say mixed=True if all levels ask the same queries"
         )
         raise BudgetError(msg, str(spine.geocodes[unit]))
@@ -308,7 +354,10 @@ def insert_level(spine: Spine, name: str, above: str, groups: Any) -> Parts:
     units = spine.units(above)
     labels = text_codes(groups, name)
     if labels.size != units.size or name in spine.levels:
-        msg = f"{labels.size} groups named {name!r} for {units.size} units of level {above}: give one a unit, and a new name"
+        msg = (
+            f"{labels.size} groups named {name!r} for {units.size} units of level {above}: give one a "
+            "unit, and a new name"
+        )
         raise FileFormatError(msg, name)
     k = spine.levels.index(above)
     start = int(units[0])

@@ -1,14 +1,16 @@
 """Tract groups: the greedy search that brings far off-spine entities closer to a county part. Internal.
 
-The search is the Bureau's (first improving-or-equal pair, lexicographic worst distance first); the arithmetic is ours: per
-tract group only the sums of two costs per far entity are kept, so a candidate costs O(far entities), and all candidates of
-one group are tried in one array operation. Same answers.
+The search is the Bureau's (first improving-or-equal pair, lexicographic worst distance first); the
+arithmetic is ours: per tract group only the sums of two costs per far entity are kept, so a candidate costs
+O(far entities), and all candidates of one group are tried in one array operation. Same answers.
 
-Held to account by ``tests/paper/test_spines.py`` and ``tests/geography/test_optimize.py`` (a plain recursion).
+Held to account by ``tests/paper/test_spines.py`` and ``tests/geography/test_optimize.py`` (a plain
+recursion).
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -25,13 +27,13 @@ __all__ = ["chunks", "tract_groups"]
 
 
 def chunks(items: Sequence[int], size: int, even: bool) -> list[list[int]]:
-    """Consecutive runs of at most ``size``; ``even`` spreads them unless that would leave a run of one or none."""
+    """Consecutive runs of at most ``size``; ``even`` evens them out, unless a run of one or none is left."""
     n = len(items)
     if even and n > size and n % size > 1:
         runs = n // size + 1
         low = n // runs
         cuts = np.cumsum([0] + [low] * (runs - (n - low * runs)) + [low + 1] * (n - low * runs))
-        return [list(items[a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        return [list(items[a:b]) for a, b in pairwise(cuts.tolist())]
     return [list(items[i : i + size]) for i in range(0, n, size)]
 
 
@@ -78,11 +80,12 @@ def _no_worse(candidates: NDArray[np.int64], best: NDArray[np.int64]) -> NDArray
     differs = candidates != best
     first = differs.argmax(axis=1)
     rows = np.arange(first.size)
-    return ~differs.any(axis=1) | (candidates[rows, first] < best[first])
+    good: NDArray[np.bool_] = ~differs.any(axis=1) | (candidates[rows, first] < best[first])
+    return good
 
 
 class _Search:
-    """State of the greedy search: tract groups, their sums and costs, the county's sums, the present objective."""
+    """The greedy search: tract groups, their sums and costs, the county's sums, the objective."""
 
     def __init__(
         self, groups: dict[int, list[int]], costs: NDArray[np.int64], others: NDArray[np.int64], cap: int
@@ -147,7 +150,7 @@ def tract_groups(
     tract_of_group: NDArray[np.int64],
     settings: SpineSettings,
 ) -> list[list[int]]:
-    """Tracts of every tract group, in order (Cumings-Menon et al., sec. 4, with the production code's choices)."""
+    """Tracts of every tract group, in order (Cumings-Menon et al., sec. 4; choices of production)."""
     n_tracts = tract_of_group.max() + 1
     even = settings.group_type == "even"
     cap = int(sqrt(n_tracts) + settings.fanout_cutoff + (1 if settings.code == "dhc" else 0))

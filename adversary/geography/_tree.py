@@ -1,8 +1,8 @@
 """The working form of one county part: a tree of uniform depth as integer arrays, and its codes. Internal.
 
-Level k holds, per unit, its parent in level k-1, its place among its siblings and its share of rho as an integer over a
-common denominator. The last level is the blocks and is never reordered, so a block keeps its index throughout. What it
-is not: public (see :class:`adversary.geography.spine.Spine`).
+Level k holds, per unit, its parent in level k-1, its place among its siblings and its share of rho as an
+integer over a common denominator. The last level is the blocks and is never reordered, so a block keeps its
+index throughout. What it is not: public (see :class:`adversary.geography.spine.Spine`).
 
 Held to account by ``tests/paper/test_spines.py``.
 """
@@ -55,7 +55,7 @@ class Tree:
         return len(self.parent)
 
     def children(self, k: int) -> NDArray[np.int64]:
-        """Number of children of each unit of level k."""
+        """Count the children of each unit of level k."""
         return np.bincount(self.parent[k + 1], minlength=self.parent[k].size).astype(np.int64)
 
     def order(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:

@@ -1,11 +1,13 @@
 """A table of census blocks with the codes that a spine is built from: ``BlockTable``.
 
-All codes are text, because every one of them may begin with a zero; "not in any" is a code made only of nines, as in the
-Bureau's reference files. What this module is not: a reader (see :mod:`adversary.readers.baf`) or a spine.
+All codes are text, because every one of them may begin with a zero; "not in any" is a code made only of
+nines, as in the Bureau's reference files. What this module is not: a reader (see
+:mod:`adversary.readers.baf`) or a spine.
 
-Held to account by ``tests/geography/test_blocks.py`` and, through the whole pipeline, ``tests/paper/test_spines.py``.
-Sources: Cumings-Menon et al., arXiv 2203.16654, sec. 3-4; the ranges of AIANNHCE codes, the strong-MCD states and the
-primitive geography are those of the 2020 Disclosure Avoidance System.
+Held to account by ``tests/geography/test_blocks.py`` and, through the whole pipeline,
+``tests/paper/test_spines.py``. Sources: Cumings-Menon et al., arXiv 2203.16654, sec. 3-4; the ranges of
+AIANNHCE codes, the strong-MCD states and the primitive geography are those of the 2020 Disclosure Avoidance
+System.
 """
 
 from __future__ import annotations
@@ -104,14 +106,15 @@ def text_codes(values: Any, name: str, width: int | tuple[int, ...] | None = Non
         wanted = " or ".join(str(w) for w in allowed)
         msg = (
             f"{name} code {bad!r} (row {wrong[0]}) has {len(bad)} characters, not {wanted}: a leading zero "
-            f"may be lost ({wrong.size} of {codes.size} codes); read the file as text or repair it with zero_filled"
+            f"may be lost ({wrong.size} of {codes.size} codes); read the file as text or repair it with "
+            "zero_filled"
         )
         raise FileFormatError(msg, bad)
     return codes
 
 
 def _column(values: Any, n: int, name: str, width: int | None, missing: str) -> NDArray[np.str_]:
-    """A column of n codes; blank is ``missing``."""
+    """Return a column of n codes; blank is ``missing``."""
     if values is None:
         return np.full(n, missing)
     codes = text_codes(values, name)
@@ -129,7 +132,8 @@ class BlockTable:
     Parameters
     ----------
     block
-        ``geocode16`` (state 2, county 3, tract 6, block group 1, block 4) or 15-digit GEOIDs, shape (n,), unique.
+        ``geocode16`` (state 2, county 3, tract 6, block group 1, block 4) or 15-digit GEOIDs, shape (n,),
+        unique.
     aiannhce
         AIANNHCE, four digits, 9999 (or blank) in none; codes 4990 to 4999 are refused.
     cousub, place
@@ -137,7 +141,8 @@ class BlockTable:
     school
         School districts (unified, secondary, elementary joined), any text.
     cousub_status, place_status
-        Functional status, or None where the file has none (block assignment files); needed only for ``primitive``.
+        Functional status, or None where the file has none (block assignment files); needed only for
+        ``primitive``.
     group_quarters
         Seven characters 0/1: the block has a facility of major type 1 to 7.
 
@@ -198,7 +203,7 @@ class BlockTable:
             raise FileFormatError(msg, str(bad[0]))
 
     def __len__(self) -> int:
-        """Number of blocks."""
+        """Count the blocks."""
         return int(self.block.size)
 
     def __repr__(self) -> str:
@@ -206,8 +211,9 @@ class BlockTable:
         return f"<BlockTable {len(self):,} blocks, states {', '.join(np.unique(self.state).tolist())}>"
 
     def prefix(self, width: int) -> NDArray[np.str_]:
-        """Return the first ``width`` characters of every block code (2 state, 5 county, 11 tract, 12 block group)."""
-        return self.block.astype(f"<U{width}") if len(self) else self.block
+        """Return the first characters of every code: 2 state, 5 county, 11 tract, 12 block group."""
+        codes: NDArray[np.str_] = self.block.astype(f"<U{width}") if len(self) else self.block
+        return codes
 
     def characters(self, start: int, stop: int) -> NDArray[np.str_]:
         """Characters ``start`` to ``stop`` of every block code."""
@@ -235,12 +241,14 @@ class BlockTable:
         for kind in areas:
             low, high = AIAN_AREAS[kind]
             inside |= (codes >= f"{low:04d}") & (codes <= f"{high:04d}")
-        return inside & (codes != "9999")
+        inside &= codes != "9999"
+        return inside
 
     def place_or_mcd(self, inside: NDArray[np.bool_]) -> NDArray[np.str_]:
         """County subdivision in strong-MCD states outside AIAN areas, place otherwise; shape (n,)."""
         strong = np.isin(self.state, STRONG_MCD_STATES) & ~inside
-        return np.where(strong, self.cousub, self.place)
+        codes: NDArray[np.str_] = np.where(strong, self.cousub, self.place)
+        return codes
 
     def primitive(self) -> NDArray[np.str_]:
         """DHC primitive geography: state, county, county subdivision, place (15 characters), shape (n,).
@@ -251,13 +259,16 @@ class BlockTable:
             If the table has no functional status: only a GRF-C has it, a block assignment file has not.
         """
         if self.cousub_status is None or self.place_status is None:
-            msg = "the primitive geography needs COUSUBFS and PLACEFS, got none: read a GRF-C, not block assignment files"
+            msg = (
+                "the primitive geography needs COUSUBFS and PLACEFS, got none: read a GRF-C, not block "
+                "assignment files"
+            )
             raise FileFormatError(msg)
         county, state = self.prefix(5), self.state
         strong = np.isin(county, np.unique(county[np.isin(self.cousub_status, ("A", "B", "C"))]))
         kept = np.isin(self.place_status, ("A", "B", "F"))
-        for fips, place in _PLACES_KEPT:
-            kept |= (state == fips) & (self.place == place)
+        for fips, code in _PLACES_KEPT:
+            kept |= (state == fips) & (self.place == code)
         island = state == "72"
         cousub = np.where(strong & ~island, self.cousub, "99999")
         place = np.where(kept & ~island, self.place, "99999")
@@ -310,7 +321,10 @@ def zero_filled(values: Any, width: int, name: str = "block") -> NDArray[np.str_
     codes = np.array([str(v) for v in np.asarray(values).ravel().tolist()])
     bad = [c for c in codes.tolist() if not c.isdigit() or len(c) > width]
     if bad:
-        msg = f"{name} code {bad[0]!r} cannot be filled to {width} digits: only digits, and no more than {width}"
+        msg = (
+            f"{name} code {bad[0]!r} cannot be filled to {width} digits: only digits, and no more than "
+            f"{width}"
+        )
         raise FileFormatError(msg, bad[0])
     filled = np.strings.zfill(codes, width).astype(str)
     changed = int((filled != codes).sum())

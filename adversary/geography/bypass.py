@@ -1,21 +1,25 @@
 """Bypassing: a geounit gives way to its children, and its share of the budget goes with them.
 
-A unit u with share g_u is replaced, in its own level, by one new unit per child v with share g_u + g_v; the child's own
-share becomes 0. Every path keeps its sum, so the privacy guarantee is the same to the last digit. Under zCDP only a unit
-with one child may go (any other bypass makes some estimate worse); under pure DP a unit goes when
-2 min g_child >= (c - 1) g_u, c its number of children, unless its parent would have too many.
+A unit u with share g_u is replaced, in its own level, by one new unit per child v with share g_u + g_v; the
+child's own share becomes 0. Every path keeps its sum, so the privacy guarantee is the same to the last
+digit. Under zCDP only a unit with one child may go (any other bypass makes some estimate worse); under pure
+DP a unit goes when 2 min g_child >= (c - 1) g_u, c its number of children, unless its parent would have too
+many.
 
-The share moved up is spent with the query mix of the level it moves *to*: sigma^2 of query i at unit u of level l is
-1 / (rho g_u alpha[i, l]). Build measurements from (share, level) of the units, never from a table of levels.
+The share moved up is spent with the query mix of the level it moves *to*: sigma^2 of query i at unit u of
+level l is 1 / (rho g_u alpha[i, l]). Build measurements from (share, level) of the units, never from a
+table of levels.
 
 What this module is not: the choice of geounits (see :mod:`adversary.geography.optimize`).
 
-Held to account by ``tests/geography/test_bypass.py`` (path sums on random spines; variances before and after) and
-``tests/paper/test_spines.py``. Sources: Cumings-Menon et al., arXiv 2203.16654, sec. 5, Theorems 2 and 3.
+Held to account by ``tests/geography/test_bypass.py`` (path sums on random spines; variances before and
+after) and ``tests/paper/test_spines.py``. Sources: Cumings-Menon et al., arXiv 2203.16654, sec. 5, Theorems
+2 and 3.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,8 +82,8 @@ def bypass_level(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Bypass the units of level k, in place; new units come after the old ones of the same parent.
 
-    Returns the old units that stay and the children that got a unit of their own, in the new order of the level; None if
-    nothing was to be done.
+    Returns the old units that stay and the children that got a unit of their own, in the new order of the
+    level; None if nothing was to be done.
     """
     go = np.full(tree.parent[k].size, forced) | (tree.children(k) == 1)
     if pure_cutoff is not None and not forced:
@@ -115,7 +119,7 @@ def bypass_tree(tree: Tree, *, pure_cutoff: int | None, forced: Collection[int] 
 
 
 def give_to_parent(tree: Tree, k: int) -> None:
-    """Only-child rule without renumbering: a unit of level k with one child takes over the child's share, in place."""
+    """Move the shares of only children of level k + 1 to their parents, in place."""
     lone = tree.children(k)[tree.parent[k + 1]] == 1
     tree.share[k][tree.parent[k + 1][lone]] += tree.share[k + 1][lone]
     tree.share[k + 1][lone] = 0
@@ -138,12 +142,14 @@ def bypass_only_children(spine: Spine, lowest: str | None = None) -> Spine:
 
     Notes
     -----
-    The rule of zero-concentrated DP (Cumings-Menon et al., sec. 5): precision is linear in the share, so the move is free,
-    and estimates that are fixed from the top down never read a lone child's own measurement.
+    The rule of zero-concentrated DP (Cumings-Menon et al., sec. 5): precision is linear in the share, so
+    the move is free, and estimates that are fixed from the top down never read a lone child's own
+    measurement.
 
     Examples
     --------
-    >>> spine = Spine.from_blocks({"tract": ["1", "1", "2"], "block": ["11", "12", "21"]}, {"tract": "1/2", "block": "1/2"})
+    >>> table = {"tract": ["1", "1", "2"], "block": ["11", "12", "21"]}
+    >>> spine = Spine.from_blocks(table, {"tract": "1/2", "block": "1/2"})
     >>> [str(spine.share(u)) for u in bypass_only_children(spine).path("21")]
     ['1/2', '1/2']
     >>> bypassed = bypass_only_children(spine)
@@ -181,18 +187,19 @@ def bypass(
     mechanism
         ``"zcdp"``: only-child rule; ``"pure"``: also the rule of Theorem 2.
     cutoff
-        Pure DP: no bypass that would leave the parent with more than this many children and the unit's siblings together.
+        Pure DP: no bypass that would leave the parent with more than this many children and the unit's
+        siblings together.
     top
-        Highest level in which units may be replaced (production: the county); above it the only-child rule alone moves
-        shares. Default: the level below the root.
+        Highest level in which units may be replaced (production: the county); above it the only-child rule
+        alone moves shares. Default: the level below the root.
     forced
         Levels whose units always give way.
 
     Returns
     -------
     Spine
-        Path sums unchanged. A unit with one child keeps its code; one that gives way to several is replaced by units with
-        its children's codes.
+        Path sums unchanged. A unit with one child keeps its code; one that gives way to several is replaced
+        by units with its children's codes.
 
     Raises
     ------
@@ -216,10 +223,14 @@ def bypass(
         raise AdversaryError(msg, unknown[0])
     if mechanism == "zcdp" and not forced:
         return bypass_only_children(spine)
+    first = spine.levels.index(top) if top else min(1, len(spine.levels) - 1)
+    return _bypassed(spine, cutoff if mechanism == "pure" else None, first, forced)
+
+
+def _bypassed(spine: Spine, cut: int | None, first: int, forced: Collection[str]) -> Spine:
+    """Replace units from the level above the leaves up to ``first``; above it only move shares."""
     tree, starts = _tree_of(spine)
     codes = [spine.geocodes[starts[k] : starts[k + 1]] for k in range(tree.depth)]
-    first = spine.levels.index(top) if top else min(1, tree.depth - 1)
-    cut = cutoff if mechanism == "pure" else None
     for k in range(tree.depth - 2, first - 1, -1):
         lone = tree.children(k)[tree.parent[k + 1]] == 1
         own = np.where(lone, codes[k][tree.parent[k + 1]], codes[k + 1])
@@ -239,7 +250,7 @@ def _tree_of(spine: Spine) -> tuple[Tree, list[int]]:
     numerators, denominator, dtype = common_denominator(spine.share_table, spine.depth + 1)
     share = np.array(numerators, dtype=dtype)[spine.share_index]
     starts = np.searchsorted(spine.level_of, np.arange(len(spine.levels) + 1)).tolist()
-    spans = list(zip(starts[:-1], starts[1:], strict=True))
+    spans = list(pairwise(starts))
     parent = [np.zeros(spans[0][1], np.int64)]
     parent += [spine.parents[a:b] - starts[k] for k, (a, b) in enumerate(spans[1:])]
     seq = [np.arange(b - a) for a, b in spans]

@@ -4,8 +4,8 @@
 * AIAN: every unit split in the part inside and the part outside the AIAN areas;
 * optimised (production): the AIAN spine with redrawn block groups, bypassed, with running numbers for codes.
 
-Only blocks of the table are in a spine; production has only those with a housing unit or a group quarter. What this module
-is not: the optimisation of one county part (:mod:`adversary.geography.optimize`).
+Only blocks of the table are in a spine; production has only those with a housing unit or a group quarter.
+What this module is not: the optimisation of one county part (:mod:`adversary.geography.optimize`).
 
 Held to account by ``tests/paper/test_spines.py`` (the Bureau's whole pipeline on made-up reference files) and
 ``tests/geography/test_das.py`` (Rhode Island). Sources: Cumings-Menon et al., arXiv 2203.16654.
@@ -38,19 +38,20 @@ _STATE = 3  # AIAN digit and state FIPS
 
 @dataclass(frozen=True)
 class SpineTargets:
-    """Which entities the optimised spine is drawn for; the defaults are those of the PL 94-171 production run.
+    """Which entities the optimised spine is drawn for; the defaults are production's (PL 94-171).
 
     Parameters
     ----------
     aian_areas
         Kinds of AIAN area that split the spine, keys of ``blocks.AIAN_AREAS``.
     redefine_counties
-        ``"nowhere"``, ``"everywhere"`` or ``"in_strong_MCDs"``: inside AIAN areas, an area takes the place of the county.
+        ``"nowhere"``, ``"everywhere"`` or ``"in_strong_MCDs"``: inside AIAN areas, an area takes the place
+        of the county.
     each_aian_area
         Whether single areas are off-spine entities.
     block_groups
-        DHC: block groups do not cross tabulation block groups. The redistricting code has the setting but ignores it (it
-        cuts the code to nothing), and so does this with ``code="redist"``.
+        DHC: block groups do not cross tabulation block groups. The redistricting code has the setting but
+        ignores it (it cuts the code to nothing), and so does this with ``code="redist"``.
     school_districts
         DHC: block groups do not cross school districts.
     """
@@ -64,7 +65,10 @@ class SpineTargets:
     def __post_init__(self) -> None:
         """Refuse an unknown way to redefine counties."""
         if self.redefine_counties not in ("nowhere", "everywhere", "in_strong_MCDs"):
-            msg = f"redefine_counties must be nowhere, everywhere or in_strong_MCDs, got {self.redefine_counties!r}"
+            msg = (
+                "redefine_counties must be nowhere, everywhere or in_strong_MCDs, got "
+                f"{self.redefine_counties!r}"
+            )
             raise AdversaryError(msg, self.redefine_counties)
 
 
@@ -98,7 +102,7 @@ def conventional_spine(blocks: BlockTable, shares: Mapping[str, Any] | None = No
 
 
 def _county_codes(blocks: BlockTable, targets: SpineTargets) -> tuple[NDArray[np.str_], NDArray[np.bool_]]:
-    """AIAN digit, state and county code (8 characters) of every block, and whether it is inside an AIAN area."""
+    """AIAN digit, state and county code (8 characters) of every block; whether it is inside."""
     inside = blocks.inside_aian(targets.aian_areas)
     county = np.strings.add("10", blocks.characters(2, 5))
     if targets.redefine_counties != "nowhere":
@@ -125,8 +129,8 @@ def aian_spine(
     Returns
     -------
     Spine
-        Codes: AIAN digit and state (3 characters), county (8), tract (14), block group (15), block (35: its four digits and
-        its ``geocode16``).
+        Codes: AIAN digit and state (3 characters), county (8), tract (14), block group (15), block (35: its
+        four digits and its ``geocode16``).
 
     Examples
     --------
@@ -196,8 +200,8 @@ def optimized_spine(
     blocks
         The blocks.
     shares
-        Level -> share of rho: (US,) State, County, (Tract_Group,) Tract, Block_Group, Block; for the primitive spine (US,)
-        State, County, Prim, Tract_Subset_Group, Tract_Subset, Block_Group, Block.
+        Level -> share of rho: (US,) State, County, (Tract_Group,) Tract, Block_Group, Block; for the
+        primitive spine (US,) State, County, Prim, Tract_Subset_Group, Tract_Subset, Block_Group, Block.
     settings, targets
         Default: production of the 2020 redistricting data.
 
@@ -209,9 +213,12 @@ def optimized_spine(
     Examples
     --------
     >>> shares = {"State": "1/5", "County": "1/5", "Tract": "1/5", "Block_Group": "1/5", "Block": "1/5"}
-    >>> spine = optimized_spine(BlockTable(["440010301001000", "440010301001001"], place=["", "74300"]), shares)
-    >>> spine.codes(spine.path("440010301001001")), [str(spine.share(u)) for u in spine.path("440010301001001")]
-    (['044', '044100011', '0441000111', '04410001111', '044100011114400103010011001'], ['4/5', '0', '0', '0', '1/5'])
+    >>> blocks = BlockTable(["440010301001000", "440010301001001"], place=["", "74300"])
+    >>> spine = optimized_spine(blocks, shares)
+    >>> path = spine.path("440010301001001")
+    >>> spine.codes(path), [str(spine.share(u)) for u in path]
+    (['044', '044100011', '0441000111', '04410001111', '044100011114400103010011001'], ['4/5', '0', '0',
+    '0', '1/5'])
     """
     chosen = SpineSettings() if settings is None else settings
     nation = isinstance(shares, Mapping) and "US" in shares

@@ -1,8 +1,9 @@
-"""How far a set of blocks is from a spine: the off-spine entity distance, and the combination of units that attains it.
+"""How far a set of blocks is from a spine: its distance, and the units that attain it.
 
-The distance is the smallest number of geounits that must be added or subtracted to make the set. It equals the least
-||w||_1 with A'w = 1_set, A the incidence of units and blocks, because the recursion below is the dynamic program of that
-linear program; a test solves the program itself. The smaller the distance, the less noise in the set's estimate.
+The distance is the smallest number of geounits that must be added or subtracted to make the set. It equals
+the least ||w||_1 with A'w = 1_set, A the incidence of units and blocks, because the recursion below is the
+dynamic program of that linear program; a test solves the program itself. The smaller the distance, the less
+noise in the set's estimate.
 
 What this module is not: an optimiser (:mod:`adversary.geography.optimize`).
 
@@ -30,7 +31,7 @@ __all__ = ["entity_combination", "entity_distance", "entity_distances", "members
 
 
 def members_of(spine: Spine, blocks: Iterable[str | int]) -> NDArray[np.bool_]:
-    """Which leaves are among ``blocks`` (codes or indices), shape (leaves,), in the order of ``spine.leaves``.
+    """Which leaves are among ``blocks`` (codes or indices), in the order of ``spine.leaves``.
 
     Raises
     ------
@@ -90,7 +91,8 @@ def entity_distance(spine: Spine, members: Any, top: str | None = None) -> int:
     members
         The blocks: a boolean mask over ``spine.leaves``, or an iterable of codes.
     top
-        Level above which no unit may be used, as production stops at the county part; default: up to the root.
+        Level above which no unit may be used, as production stops at the county part; default: up to the
+        root.
 
     Returns
     -------

@@ -1,20 +1,20 @@
-"""Which geounits to measure: conventional, AIAN and optimised spines, as the 2020 Disclosure Avoidance System made them.
+"""Which geounits to measure inside a county: block groups and tract groups as the 2020 system made them.
 
-Stage 1 redraws block groups (and, where asked for, tract groups) inside each county part so that places, county
-subdivisions and AIAN areas come close to the spine; stage 2 bypasses (:mod:`adversary.geography.bypass`). Where paper and
-production code differ, the code is followed, because it made the data: a block group holds up to floor(sqrt(n) + f) + 1
-blocks (the paper has no + 1), and everything is optimised one county part at a time.
+Stage 1 redraws block groups (and, where asked for, tract groups) inside each county part so that places,
+county subdivisions and AIAN areas come close to the spine; stage 2 bypasses
+(:mod:`adversary.geography.bypass`). Where paper and production code differ, the code is followed, because
+it made the data: a block group holds up to floor(sqrt(n) + f) + 1 blocks (the paper has no + 1), and
+everything is optimised one county part at a time.
 
 What this module is not: geometry. No coordinates are used; codes alone decide.
 
-Held to account by ``tests/paper/test_spines.py`` (the Bureau's own code on the same inputs, digit for digit) and
-``tests/geography/test_optimize.py``. Sources: Cumings-Menon et al., arXiv 2203.16654, sec. 3-5.
+Held to account by ``tests/paper/test_spines.py`` (the Bureau's own code on the same inputs, digit for
+digit) and ``tests/geography/test_optimize.py``. Sources: Cumings-Menon et al., arXiv 2203.16654, sec. 3-5.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,14 @@ import numpy as np
 
 from adversary.errors import AdversaryError, FileFormatError
 from adversary.geography import _build
-from adversary.geography._tree import Tree, common_denominator, run_starts
 from adversary.geography._tract_groups import tract_groups
+from adversary.geography._tree import Tree, common_denominator, run_starts
 from adversary.geography.blocks import text_codes
 from adversary.geography.bypass import bypass_tree, give_to_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from fractions import Fraction
 
     from numpy.typing import NDArray
 
@@ -42,7 +43,8 @@ __all__ = [
 ]
 
 COUNTY_LEVELS = ("County", "Tract_Group", "Tract", "Block_Group", "Block")
-"""Levels inside a county part; without tract groups the share of ``Tract_Group`` is 0 and its units are the tracts."""
+"""Levels inside a county part; without tract groups the share of ``Tract_Group`` is 0 and its units are "
+"the tracts."""
 
 PRIMITIVE_LEVELS = ("County", "Prim", "Tract_Subset_Group", "Tract_Subset", "Block_Group", "Block")
 """Levels inside a county part of the DHC's spine with primitive geography."""
@@ -55,7 +57,8 @@ class SpineSettings:
     Parameters
     ----------
     fanout_cutoff
-        f in the greatest number of blocks of a block group, floor(sqrt(n) + f) + 1, n the blocks of its tract.
+        f in the greatest number of blocks of a block group, floor(sqrt(n) + f) + 1, n the blocks of its
+        tract.
     entity_threshold
         Tract groups ignore off-spine entities whose distance is at most this.
     bypass_cutoff
@@ -122,7 +125,8 @@ class CountyBlocks:
     entities
         Codes of the off-spine entities, text, shape (n, types); a code made only of nines is "none".
     separator
-        Text that keeps blocks apart in block groups without being an entity (group quarters; DHC: also districts).
+        Text that keeps blocks apart in block groups without being an entity (group quarters; DHC: also
+        districts).
     primitive
         Codes of the primitive geography, or None.
     """
@@ -146,7 +150,10 @@ class CountyBlocks:
             or self.separator.size != n
             or not n
         ):
-            msg = f"{n} blocks, {self.tract.size} tracts, entities {entities.shape}: give one row a block, at least one"
+            msg = (
+                f"{n} blocks, {self.tract.size} tracts, entities {entities.shape}: give one row a block, "
+                "at least one"
+            )
             raise FileFormatError(msg, entities.shape)
         object.__setattr__(self, "entities", text_codes(entities, "entity").reshape(entities.shape))
         if np.unique(self.block).size < n:
@@ -185,13 +192,13 @@ class CountyPart:
 
     @property
     def widths(self) -> list[int]:
-        """Digits that each level adds to the state's code, as this part alone needs them; the block adds 16."""
+        """Digits that each level adds to the state's code in this part alone; the block adds 16."""
         own = self.tree.widths()
         county = [5] if self.settings.code == "dhc" else [5 + own[0]]
         return [*county, *own[1:], 16]
 
     def codes(self, root: str, widths: list[int] | None = None) -> list[NDArray[np.str_]]:
-        """Codes of the units, level by level: ``root`` (state and county), then running numbers, then the block."""
+        """Codes, level by level: ``root`` (state and county), running numbers, the block."""
         wide = self.widths if widths is None else widths
         return self.tree.codes(root, [wide[0] - 5, *wide[1:-1]], self.block)
 
@@ -218,7 +225,7 @@ def _chunk_numbers(sizes: NDArray[np.int64], caps: NDArray[np.int64], even: bool
 def block_groups(
     rows: CountyBlocks, unit: NDArray[np.int64], fanout: int, even: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Block group of every block, and the unit (tract) of every block group; groups in order within their unit.
+    """Block group of every block, and the unit (tract) of every block group, in order.
 
     Blocks of one unit are sorted by key (entities, then separator), then by code, and cut in runs of at most
     floor(sqrt(n) + f) + 1: a group never mixes entities, AIAN areas or patterns of group quarters.
@@ -268,9 +275,12 @@ def _conventional_parents(rows: CountyBlocks, settings: SpineSettings) -> list[N
 
 
 def _primitive_parents(rows: CountyBlocks, settings: SpineSettings) -> list[NDArray[np.int64]]:
-    """Parents of every level: county, primitive units, groups of tract subsets, subsets, block groups, blocks."""
+    """Parents of every level: county, prims, groups of tract subsets, subsets, block groups, blocks."""
     if rows.primitive is None:
-        msg = "primitive geography was asked for, but the blocks have none: give CountyBlocks its primitive codes"
+        msg = (
+            "primitive geography was asked for, but the blocks have none: give CountyBlocks its "
+            "primitive codes"
+        )
         raise FileFormatError(msg, rows)
     even = settings.group_type == "even"
     prims, prim = np.unique(rows.primitive, return_inverse=True)
@@ -303,8 +313,8 @@ def optimize_county(
     blocks
         The blocks, in any order.
     shares
-        Level -> share of rho, for every level of ``settings.levels``; ``Tract_Group`` is 0 (or left out) without tract
-        groups.
+        Level -> share of rho, for every level of ``settings.levels``; ``Tract_Group`` is 0 (or left out)
+        without tract groups.
     settings
         Default: production of the 2020 redistricting data.
 
@@ -315,7 +325,8 @@ def optimize_county(
 
     Examples
     --------
-    >>> blocks = CountyBlocks(["1000", "1001", "1002"], ["01"] * 3, [["11111"], ["22222"], ["22222"]], ["0"] * 3)
+    >>> places = [["11111"], ["22222"], ["22222"]]
+    >>> blocks = CountyBlocks(["1000", "1001", "1002"], ["01"] * 3, places, ["0"] * 3)
     >>> shares = {"County": "1/4", "Tract": "1/4", "Block_Group": "1/4", "Block": "1/4"}
     >>> part = optimize_county(blocks, shares)
     >>> part.widths, part.codes("04410001")[-1].tolist()
@@ -327,7 +338,10 @@ def optimize_county(
         given.setdefault("Tract_Group", 0)
     by_level = _build.shares_by_level(given, chosen.levels)
     if not chosen.primitive and not chosen.tract_groups and by_level[1]:
-        msg = f"Tract_Group has a share of {by_level[1]} but tract_groups is off: its units would spend nothing; set it to 0"
+        msg = (
+            f"Tract_Group has a share of {by_level[1]} but tract_groups is off: its units would spend "
+            "nothing; set it to 0"
+        )
         raise AdversaryError(msg, by_level[1])
     rows = blocks.sorted()
     parents = _primitive_parents(rows, chosen) if chosen.primitive else _conventional_parents(rows, chosen)

@@ -1,15 +1,17 @@
-"""A geographic spine: a tree of geounits, level by level, with an exact share of the privacy-loss budget at each of them.
+"""A geographic spine: a tree of geounits with an exact share of the privacy-loss budget at each.
 
-Arrays hold the geounits: a code, a parent, a level and the index of a share per unit. Shares are fractions, so "every path
-spends exactly the whole budget" is a statement about integers. Ragged trees (leaves at several levels), levels that a branch
-skips, units with one child and forests are all spines. What is refused, with the ids: cycles (also those that no root
-reaches), two parents, an unlisted parent, the same code twice, hierarchies that cross, and codes that lost a leading zero.
+Arrays hold the geounits: a code, a parent, a level and the index of a share per unit. Shares are fractions,
+so "every path spends exactly the whole budget" is a statement about integers. Ragged trees (leaves at
+several levels), levels that a branch skips, units with one child and forests are all spines. What is
+refused, with the ids: cycles (also those that no root reaches), two parents, an unlisted parent, the same
+code twice, hierarchies that cross, and codes that lost a leading zero.
 
 What this module is not: the choice of geounits (:mod:`adversary.geography.optimize`), a reader
 (:mod:`adversary.readers.baf`) or an estimator (:mod:`adversary.release.estimate`).
 
-Held to account by ``tests/geography/test_spine.py`` and ``tests/paper/test_spines.py``. Sources: Cumings-Menon et al.,
-arXiv 2203.16654, sec. 2-3; user reports P14, P15 and P19 of the project's specification.
+Held to account by ``tests/geography/test_spine.py`` and ``tests/paper/test_spines.py``. Sources:
+Cumings-Menon et al., arXiv 2203.16654, sec. 2-3; user reports P14, P15 and P19 of the project's
+specification.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class Spine:
         level_of: NDArray[np.int8],
         shares: tuple[NDArray[Any], int] | None = None,
     ) -> Spine:
-        """Spine from arrays in level order; ``shares`` = (numerators, denominator), or None for no budget yet."""
+        """Spine from arrays in level order; ``shares`` = (numerators, denominator), None: no budget."""
         n = geocodes.size
         spine = cls(
             tuple(levels),
@@ -100,10 +102,11 @@ class Spine:
         Parameters
         ----------
         table
-            Level name -> codes as text, shape (blocks,). A blank code skips the level for that block (a ragged tree).
+            Level name -> codes as text, shape (blocks,). A blank code skips the level for that block (a
+            ragged tree).
         shares
-            Level name -> share of rho (Fraction, int, text such as ``"165/4099"``, or a decimal taken as written); 0 where
-            nothing was measured. None: no budget yet.
+            Level name -> share of rho (Fraction, int, text such as ``"165/4099"``, or a decimal taken as
+            written); 0 where nothing was measured. None: no budget yet.
         nested
             True if codes are only unique within their parent (tract 000100 of every county): they are joined.
 
@@ -161,7 +164,8 @@ class Spine:
         Raises
         ------
         FileFormatError
-            The same unit twice, a unit with two parents, a parent that is not listed, a cycle: each with its ids.
+            The same unit twice, a unit with two parents, a parent that is not listed, a cycle: each with
+            its ids.
 
         Examples
         --------
@@ -188,7 +192,7 @@ class Spine:
 
     # ---------------------------------------------------------------- shape
     def __len__(self) -> int:
-        """Number of geounits."""
+        """Count the geounits."""
         return int(self.parents.size)
 
     def __repr__(self) -> str:
@@ -251,7 +255,8 @@ class Spine:
         Raises
         ------
         AdversaryError
-            For a code that is not in the spine, or one that names units of several levels that are not one chain.
+            For a code that is not in the spine, or one that names units of several levels that are not one
+            chain.
         """
         if not isinstance(unit, str):
             if not 0 <= int(unit) < len(self):
@@ -265,7 +270,10 @@ class Spine:
             found = [u for u in found if self.levels[self.level_of[u]] == level]
         if not found:
             where = f"level {level}" if level else "the spine"
-            msg = f"geocode {unit!r} is not in {where}: codes look like {self.geocodes[-1]!r}; were leading zeros lost?"
+            msg = (
+                f"geocode {unit!r} is not in {where}: codes look like {self.geocodes[-1]!r}; were leading "
+                "zeros lost?"
+            )
             raise AdversaryError(msg, unit)
         if len(found) > 1 and not set(found) <= set(self.path(found[-1])):
             names = ", ".join(self.levels[self.level_of[u]] for u in found)
@@ -279,17 +287,17 @@ class Spine:
 
     def level(self, unit: str | int) -> str:
         """Name of a unit's level."""
-        return self.levels[self.level_of[self.index(unit)]]
+        return self.levels[int(self.level_of[self.index(unit)])]
 
     def units(self, level: str) -> NDArray[np.int64]:
-        """Indices of the units of one level."""
+        """Return the indices of the units of one level."""
         if level not in self.levels:
             msg = f"{level!r} is no level of this spine: choose from {', '.join(self.levels)}"
             raise AdversaryError(msg, level)
         return np.flatnonzero(self.level_of == self.levels.index(level))
 
     def path(self, unit: str | int) -> list[int]:
-        """Indices of the units from the root down to ``unit``."""
+        """Return the indices of the units from the root down to ``unit``."""
         u = self.index(unit)
         path = [u]
         while (u := int(self.parents[u])) >= 0:
@@ -297,20 +305,21 @@ class Spine:
         return path[::-1]
 
     def children(self, unit: str | int) -> NDArray[np.int64]:
-        """Indices of a unit's children."""
+        """Return the indices of a unit's children."""
         order, start = self._child_index
         u = self.index(unit)
         return order[start[u] : start[u + 1]]
 
     def siblings(self, unit: str | int) -> NDArray[np.int64]:
-        """Indices of the other children of a unit's parent (of the other roots, for a root)."""
+        """Return the indices of the other children of a unit's parent (of the other roots, for a root)."""
         u = self.index(unit)
         above = int(self.parents[u])
         family = self.children(above) if above >= 0 else np.flatnonzero(self.parents < 0)
-        return family[family != u]
+        others: NDArray[np.int64] = family[family != u]
+        return others
 
     def ancestor(self, level: str) -> NDArray[np.int64]:
-        """Index of the unit of ``level`` above (or at) every leaf, -1 where there is none; shape (leaves,)."""
+        """Index of the unit of ``level`` above (or at) every leaf, -1 for none; shape (leaves,)."""
         wanted = self.levels.index(level) if level in self.levels else -1
         if wanted < 0:
             self.units(level)
@@ -322,7 +331,7 @@ class Spine:
     # ---------------------------------------------------------------- budget
     def share(self, unit: str | int) -> Fraction:
         """Exact share of rho of a unit; 0 means that it was not measured."""
-        return self.share_table[self.share_index[self.index(unit)]]
+        return self.share_table[int(self.share_index[self.index(unit)])]
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -354,28 +363,30 @@ class Spine:
         Parameters
         ----------
         x, y
-            Leaves. ``y=None``: present in x or absent (unbounded neighbours). ``y=x`` with ``separating``: the same block,
-            another cell of the histogram.
+            Leaves. ``y=None``: present in x or absent (unbounded neighbours). ``y=x`` with ``separating``:
+            the same block, another cell of the histogram.
         rho
             Whole budget under bounded neighbours, noise 1 / (rho share alpha) per query; exact.
         separating
-            Level name -> share of the level's queries whose answers differ between her two cells (1 in a level where all
-            do). None: she has the same cell in both worlds.
+            Level name -> share of the level's queries whose answers differ between her two cells (1 in a
+            level where all do). None: she has the same cell in both worlds.
 
         Returns
         -------
         Fraction
-            rho* = half the sum of squared differences over noise: the two worlds differ by d = sqrt(2 rho*), and the best
-            test, prior even, is right with probability Phi(d / 2).
+            rho* = half the sum of squared differences over noise: the two worlds differ by d = sqrt(2
+            rho*), and the best test, prior even, is right with probability Phi(d / 2).
 
         Notes
         -----
-        Below the lowest common unit every query sees the move, once at x's side and once at y's; at and above it, only the
-        queries that separate the cells do (Cumings-Menon et al., Theorem 3; Lemmas 3 and 5).
+        Below the lowest common unit every query sees the move, once at x's side and once at y's; at and
+        above it, only the queries that separate the cells do (Cumings-Menon et al., Theorem 3; Lemmas 3 and
+        5).
 
         Examples
         --------
-        >>> spine = Spine.from_blocks({"tract": ["1", "1"], "block": ["11", "12"]}, {"tract": "2/3", "block": "1/3"})
+        >>> table = {"tract": ["1", "1"], "block": ["11", "12"]}
+        >>> spine = Spine.from_blocks(table, {"tract": "2/3", "block": "1/3"})
         >>> str(spine.rho_between("11", "12", rho=3))
         '1'
         """
@@ -398,49 +409,32 @@ class Spine:
         return total * (below + apart)
 
     def table(self, rho: Any = None) -> list[dict[str, Any]]:
-        """One row a level: units, measured, leaves, least and greatest share, and sigma^2 of a whole-budget query.
+        """One row a level: units, measured, leaves, least and greatest share, sigma^2 of a whole budget.
 
         Parameters
         ----------
         rho
-            Whole budget (bounded neighbours): adds ``sigma2`` = 1 / (rho share), exact, at the greatest share. A query with
-            a fraction alpha of its level's budget has sigma2 / alpha.
+            Whole budget (bounded neighbours): adds ``sigma2`` = 1 / (rho share), exact, at the greatest
+            share. A query with a fraction alpha of its level's budget has sigma2 / alpha.
         """
-        total = None if rho is None else _build.exact(rho, "rho")
-        rows = []
-        for k, name in enumerate(self.levels):
-            units = np.flatnonzero(self.level_of == k)
-            present = [self.share_table[i] for i in np.unique(self.share_index[units]).tolist()]
-            least, most = (min(present), max(present)) if present else (Fraction(0), Fraction(0))
-            measured = [i for i, s in enumerate(self.share_table) if s > 0]
-            row: dict[str, Any] = {
-                "level": name,
-                "units": int(units.size),
-                "measured": int(np.isin(self.share_index[units], measured).sum()),
-                "leaves": int((self.n_children[units] == 0).sum()),
-                "least_share": least,
-                "greatest_share": most,
-            }
-            if total is not None:
-                row["sigma2"] = 1 / (total * most) if total * most > 0 else None
-            rows.append(row)
-        return rows
+        return _build.level_rows(self, None if rho is None else _build.exact(rho, "rho"))
 
     # ---------------------------------------------------------------- other spines of the same blocks
     def contract(self, *, mixed: bool = False) -> Contraction:
-        """Merge units that cover the same blocks, so that every share on a path belongs to a distinct set of people.
+        """Merge units that cover the same blocks, so that every share on a path has its own people.
 
         Parameters
         ----------
         mixed
-            Allow chains that spend budget at more than one level. Their shares are added, which is right for an estimate of
-            the total but wrong for any noise read from one level's query mix; refused unless asked for.
+            Allow chains that spend budget at more than one level. Their shares are added, which is right
+            for an estimate of the total but wrong for any noise read from one level's query mix; refused
+            unless asked for.
 
         Returns
         -------
         Contraction
-            The smaller spine and, for every old unit, the new one. A merged unit keeps the code of the lowest of the chain
-            and the level of the one that was measured (of the lowest, if none was).
+            The smaller spine and, for every old unit, the new one. A merged unit keeps the code of the
+            lowest of the chain and the level of the one that was measured (of the lowest, if none was).
 
         Raises
         ------
@@ -451,7 +445,7 @@ class Spine:
         return Contraction(Spine(*spine), unit)
 
     def insert_level(self, name: str, above: str, groups: Any) -> Spine:
-        """Return the spine with unmeasured units put between a level and its parents, one per (parent, group).
+        """Return the spine with unmeasured units between a level and its parents, one per (parent, group).
 
         Parameters
         ----------
@@ -460,8 +454,8 @@ class Spine:
         above
             The level whose units get a new parent.
         groups
-            Group of each unit of that level, text, in the order of :meth:`units`. Example: the state FIPS of the two parts
-            of every state, so that the known state total can be laid on their sum.
+            Group of each unit of that level, text, in the order of :meth:`units`. Example: the state FIPS
+            of the two parts of every state, so that the known state total can be laid on their sum.
         """
         return Spine(*_build.insert_level(self, name, above, groups))
 
@@ -484,5 +478,8 @@ class Contraction:
     def __post_init__(self) -> None:
         """Refuse a map that does not cover the spine."""
         if np.unique(self.unit).size != len(self.spine):
-            msg = f"{np.unique(self.unit).size} units are named for a spine of {len(self.spine)}: every unit needs a source"
+            msg = (
+                f"{np.unique(self.unit).size} units are named for a spine of {len(self.spine)}: every "
+                "unit needs a source"
+            )
             raise BudgetError(msg, self.unit)

@@ -1,16 +1,17 @@
 """Block assignment files and the geographic reference file: which entities every 2020 census block lies in.
 
-``read_baf`` reads the files ``BlockAssign_ST<fips>_<usps>_<TYPE>.txt`` of one or more states, ``read_grfc`` a reference file
-with codes (GRF-C). Both give a :class:`adversary.geography.blocks.BlockTable`; every column stays text. A blank is "not in
-any", not missing. What this module is not: a spine (:mod:`adversary.geography.das`).
+``read_baf`` reads the files ``BlockAssign_ST<fips>_<usps>_<TYPE>.txt`` of one or more states, ``read_grfc``
+a reference file with codes (GRF-C). Both give a :class:`adversary.geography.blocks.BlockTable`; every
+column stays text. A blank is "not in any", not missing. What this module is not: a spine
+(:mod:`adversary.geography.das`).
 
-Held to account by ``tests/readers/test_baf.py`` and ``tests/paper/test_spines.py``. Sources: the Bureau's description of the
-2020 block assignment files; the columns that the Disclosure Avoidance System reads from a GRF-C.
+Held to account by ``tests/readers/test_baf.py`` and ``tests/paper/test_spines.py``. Sources: the Bureau's
+description of the 2020 block assignment files; the columns that the Disclosure Avoidance System reads from
+a GRF-C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from adversary.errors import FileFormatError
 from adversary.geography.blocks import BlockTable, text_codes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
 __all__ = ["block_table_from_grfc", "read_baf", "read_grfc"]
@@ -37,13 +40,16 @@ _SCHOOL = ("SDUNILEA", "SDSECLEA", "SDELMLEA")
 
 
 def _read_columns(path: Path, fields: Sequence[str]) -> dict[str, NDArray[np.str_]]:
-    """Some columns of a pipe-delimited text file with a header, as text."""
+    """Read some columns of a pipe-delimited text file with a header, as text."""
     text = path.read_text(encoding="latin-1")
     lines = text.removeprefix("\xef\xbb\xbf").splitlines()
     header = lines[0].split("|") if lines else []
     missing = [f for f in fields if f not in header]
     if missing:
-        msg = f"{path.name}: no column {missing[0]!r} in the header {header}: a file of another kind, or not pipe-delimited"
+        msg = (
+            f"{path.name}: no column {missing[0]!r} in the header {header}: a file of another kind, or "
+            "not pipe-delimited"
+        )
         raise FileFormatError(msg, missing[0])
     body = [line for line in lines[1:] if line]
     short = next((i for i, line in enumerate(body) if line.count("|") != len(header) - 1), None)
@@ -66,7 +72,8 @@ def _aligned(path: Path, field: str, block: NDArray[np.str_], order: NDArray[np.
         only = np.setxor1d(own, block)
         which = str(only[0]) if only.size else str(own[own_order][0])
         msg = (
-            f"{path.name}: {own.size} blocks do not match the {block.size} of the other files, block {which!r} for one: "
+            f"{path.name}: {own.size} blocks do not match the {block.size} of the other files, block "
+            f"{which!r} for one: "
             "take all files of a state from one vintage, each block once"
         )
         raise FileFormatError(msg, which)
@@ -81,8 +88,8 @@ def read_baf(folder: str | Path, state: str | None = None) -> BlockTable:
     Parameters
     ----------
     folder
-        Folder with ``BlockAssign_ST44_RI_MCD.txt`` and its like. AIANNH, INCPLACE_CDP and MCD are needed; SDUNI, SDSEC and
-        SDELM are used if all are there; other kinds are left alone.
+        Folder with ``BlockAssign_ST44_RI_MCD.txt`` and its like. AIANNH, INCPLACE_CDP and MCD are needed;
+        SDUNI, SDSEC and SDELM are used if all are there; other kinds are left alone.
     state
         Two-digit FIPS, to read one state of several; default: all.
 
@@ -94,12 +101,13 @@ def read_baf(folder: str | Path, state: str | None = None) -> BlockTable:
     Raises
     ------
     FileFormatError
-        No such files; a column that lacks; a row that is cut; files that list different blocks; a block id that is not 15
-        digits.
+        No such files; a column that lacks; a row that is cut; files that list different blocks; a block id
+        that is not 15 digits.
 
     Notes
     -----
-    The AIANNHCE of the files is the area's code; blank is 9999. ``COUSUBFP`` 00000 (no subdivision defined: water) stays.
+    The AIANNHCE of the files is the area's code; blank is 9999. ``COUSUBFP`` 00000 (no subdivision defined:
+    water) stays.
     """
     here = Path(folder)
     wanted = f"BlockAssign_ST{state or '*'}_*_MCD.txt"
@@ -148,8 +156,8 @@ def block_table_from_grfc(columns: Mapping[str, Any], group_quarters: Any = None
     Parameters
     ----------
     columns
-        Column name -> codes as text, one row a block: TABBLKST, TABBLKCOU, TABTRACTCE, TABBLK, AIANNHCE, COUSUBFP, PLACEFP;
-        for the DHC spines also SDUNILEA, SDSECLEA, SDELMLEA, COUSUBFS, PLACEFS.
+        Column name -> codes as text, one row a block: TABBLKST, TABBLKCOU, TABTRACTCE, TABBLK, AIANNHCE,
+        COUSUBFP, PLACEFP; for the DHC spines also SDUNILEA, SDSECLEA, SDELMLEA, COUSUBFS, PLACEFS.
     group_quarters
         Seven characters 0/1 a block, or None.
 
@@ -187,7 +195,7 @@ def block_table_from_grfc(columns: Mapping[str, Any], group_quarters: Any = None
 
 
 def read_grfc(path: str | Path) -> BlockTable:
-    """Blocks of a geographic reference file with codes (pipe-delimited, header); see :func:`block_table_from_grfc`."""
+    """Blocks of a reference file (pipe-delimited, header); see :func:`block_table_from_grfc`."""
     file = Path(path)
     with file.open(encoding="latin-1") as lines:
         header = lines.readline().removeprefix("\xef\xbb\xbf").rstrip("\r\n").split("|")

@@ -1,18 +1,17 @@
 """Estimates of whole histograms on a tree: two passes on vectors of cells, cheap enough for 2,016 of them.
 
-Rotated to mean and contrast coordinates (:class:`adversary.release.queries.Reduction`) the information of every unit falls
-apart into a few small blocks, so a unit costs some 16 x 16 matrices instead of one of 2,016 x 2,016. Structural zeros and
-exact totals are conditioned on, not approximated.
+Rotated to mean and contrast coordinates (:class:`adversary.release.queries.Reduction`) the information of
+every unit falls apart into a few small blocks, so a unit costs some 16 x 16 matrices instead of one of
+2,016 x 2,016. Structural zeros and exact totals are conditioned on, not approximated.
 
 What this module is not: post-processing to non-negative integers.
 
-Held to account by ``tests/release/test_cells.py`` (dense generalised least squares, to 1e-10). Sources: Cumings-Menon et al.,
-arXiv 2404.13164 (two-pass estimates on the Census tree); Hay et al. 2010.
+Held to account by ``tests/release/test_cells.py`` (dense generalised least squares, to 1e-10). Sources:
+Cumings-Menon et al., arXiv 2404.13164 (two-pass estimates on the Census tree); Hay et al. 2010.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ from adversary.release.estimate import check_parents
 from adversary.release.queries import QueryGroup, Reduction
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     Pattern = tuple[int, ...]
@@ -40,7 +41,8 @@ class CellEstimate:
     reduction
         The coordinates.
     unit
-        Row of ``means`` and ``covariances`` of every unit of the tree (units that cover the same blocks share one).
+        Row of ``means`` and ``covariances`` of every unit of the tree (units that cover the same blocks
+        share one).
     means
         Pattern -> (rows, W, columns).
     covariances
@@ -114,7 +116,10 @@ def _fix_total(
     gap = total - scale * float(m.sum())
     if spread <= 1e-12 * scale**2 * max(float(np.abs(v).max(initial=0.0)), 1e-300):
         if abs(gap) > 1e-6 * (1 + abs(total)):
-            msg = f"unit {unit} is exactly {total:g}, but what lies below it is exactly {total - gap:g}: one is wrong"
+            msg = (
+                f"unit {unit} is exactly {total:g}, but what lies below it is exactly {total - gap:g}: "
+                "one is wrong"
+            )
             raise ModelError(msg, unit)
         return v, m
     v = v - np.outer(vc, vc) / spread
@@ -185,11 +190,14 @@ class _Pass:
                 _masked_inverse(block[None], self.p.active[unit][None])
             except np.linalg.LinAlgError:
                 name = int(self.p.original[unit])
-                msg = f"unit {name}: its measurements do not determine all its cells; ask 'detailed' there or mark zeros"
+                msg = (
+                    f"unit {name}: its measurements do not determine all its cells; ask 'detailed' there "
+                    "or mark zeros"
+                )
                 raise ReleaseError(msg, name) from None
 
     def down(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Final means and covariances."""
+        """Return the final means and covariances."""
         p = self.p
         mean, cov = self.m.copy(), self.v.copy()
         for units in p.layers[1:]:
@@ -216,7 +224,7 @@ def _information(
     head: NDArray[np.int64],
     rows: int,
 ) -> NDArray[np.float64]:
-    """h = sum Q'z / sigma^2 of every row of the contracted tree, shape (rows, cells)."""
+    """Sum Q'z / sigma^2 of every row of the contracted tree, shape (rows, cells)."""
     h = np.zeros((rows, groups[0].histogram.cells))
     for i, (group, z) in enumerate(zip(groups, answers, strict=True)):
         asked = np.flatnonzero(precision[:, i] > 0)
@@ -229,7 +237,10 @@ def _information(
         bad = np.flatnonzero(~np.isfinite(values[asked]).all(axis=1))
         if bad.size:
             unit = int(asked[bad[0]])
-            msg = f"unit {unit}: an answer to {group.name!r} is not finite; give sigma2 = inf where nothing was measured"
+            msg = (
+                f"unit {unit}: an answer to {group.name!r} is not finite; give sigma2 = inf where nothing "
+                "was measured"
+            )
             raise ReleaseError(msg, unit)
         weighted = np.zeros((rows, group.size))
         np.add.at(weighted, head[asked], values[asked] * precision[asked, i][:, None])
@@ -260,8 +271,8 @@ def two_pass_cells(
     sigma2
         Noise of every group at every unit, > 0, inf where it was not asked; shape (n, groups).
     active
-        Which combinations of levels of the whole axes can hold people, at every unit, shape (n, W); False is a structural
-        zero. Only the leaves' are read: a unit above can hold what one of its leaves can. Default: all.
+        Which levels of the whole axes can hold people, shape (n, W); False is a structural zero. Only the
+        leaves' are read: a unit above can hold what one of its leaves can. Default: all.
     totals
         Unit -> exact sum of its cells (an invariant).
     whole
@@ -274,7 +285,7 @@ def two_pass_cells(
     Raises
     ------
     ReleaseError
-        Shapes that do not fit, noise that is not positive, a leaf whose measurements leave cells undetermined.
+        Shapes that do not fit, noise <= 0, a leaf whose measurements leave cells undetermined.
     ModelError
         Exact totals that contradict each other.
 
@@ -286,15 +297,26 @@ def two_pass_cells(
     >>> two_pass_cells([-1, 0, 0], [h.group("sex")], [z], [[1.0], [1.0], [1.0]]).cells(0).round(6).tolist()
     [[9.666667, 8.333333]]
     """
-    reduction = Reduction(groups, whole)
-    parent, layers = check_parents(parents)
-    noise = np.asarray(sigma2, float)
+    reduction, (parent, layers), noise = (
+        Reduction(groups, whole),
+        check_parents(parents),
+        np.asarray(sigma2, float),
+    )
     if noise.shape != (parent.size, len(groups)) or not (noise > 0).all():
-        msg = f"sigma2 must be > 0 with shape {(parent.size, len(groups))} (inf: not asked), got shape {noise.shape}"
+        msg = (
+            f"sigma2 must be > 0 with shape {(parent.size, len(groups))} (inf: not asked), got shape "
+            f"{noise.shape}"
+        )
         raise ReleaseError(msg, noise.shape)
     precision = 1 / noise
     problem, row = _problem(reduction, (parent, layers), precision, active, totals)
-    parts = reduction.split(_information(groups, answers, precision, row, problem.parent.size))
+    return _both_passes(problem, row, _information(groups, answers, precision, row, problem.parent.size))
+
+
+def _both_passes(problem: _Problem, row: NDArray[np.int64], h: NDArray[np.float64]) -> CellEstimate:
+    """Run every pattern up and down the contracted tree."""
+    reduction = problem.reduction
+    parts = reduction.split(h)
     means: Blocks = {}
     covariances: Blocks = {}
     for q in reduction.patterns:
@@ -324,7 +346,10 @@ def _problem(
     given = np.ones((parent.size, reduction.width), bool) if active is None else np.asarray(active, bool)
     if given.shape != (parent.size, reduction.width):
         axes = [list(reduction.histogram.axes)[a] for a in reduction.whole]
-        msg = f"active has shape {given.shape}, not {(parent.size, reduction.width)} (cells of the whole axes {axes})"
+        msg = (
+            f"active has shape {given.shape}, not {(parent.size, reduction.width)} (cells of the whole "
+            f"axes {axes})"
+        )
         raise ReleaseError(msg, given.shape)
     mask[row[leaf_units]] = given[leaf_units]
     leaf = np.zeros(heads.size, bool)
@@ -336,7 +361,10 @@ def _problem(
     for unit, value in (totals or {}).items():
         r = int(row[unit])
         if r in exact and exact[r] != float(value):
-            msg = f"unit {unit} is exactly {value:g}, but a unit of the same blocks is exactly {exact[r]:g}: one is wrong"
+            msg = (
+                f"unit {unit} is exactly {value:g}, but a unit of the same blocks is exactly "
+                f"{exact[r]:g}: one is wrong"
+            )
             raise ModelError(msg, unit)
         exact[r] = float(value)
     return _Problem(reduction, above, row_layers, summed, mask, exact, leaf, heads), row

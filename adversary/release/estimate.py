@@ -1,15 +1,17 @@
 """Estimates on a tree in two passes: all noisy counts of all levels, each weighted by its precision.
 
-Up the tree every unit is estimated from what was measured in and below it; down the tree the difference between a parent's
-estimate and its children's is shared out in proportion to their variances. The result is the generalised least-squares
-estimate, at a cost linear in the number of units, with unequal variances, counts that were not measured (variance inf),
-counts that are exact (variance 0), and vectors (:func:`two_pass_cells`).
+Up the tree every unit is estimated from what was measured in and below it; down the tree the difference
+between a parent's estimate and its children's is shared out in proportion to their variances. The result is
+the generalised least-squares estimate, at a cost linear in the number of units, with unequal variances,
+counts that were not measured (variance inf), counts that are exact (variance 0), and vectors
+(:func:`two_pass_cells`).
 
-What this module is not: post-processing to non-negative integers, or a spine (trees are arrays of parents here, as in
-``Spine.parents``).
+What this module is not: post-processing to non-negative integers, or a spine (trees are arrays of parents
+here, as in ``Spine.parents``).
 
-Held to account by ``tests/release/test_estimate.py`` and ``tests/paper/test_spines.py`` (dense generalised least squares, to
-1e-10). Sources: Hay et al. 2010, sec. 4; Cumings-Menon et al., arXiv 2404.13164; Honaker 2015 for unequal variances.
+Held to account by ``tests/release/test_estimate.py`` and ``tests/paper/test_spines.py`` (dense generalised
+least squares, to 1e-10). Sources: Hay et al. 2010, sec. 4; Cumings-Menon et al., arXiv 2404.13164; Honaker
+2015 for unequal variances.
 """
 
 from __future__ import annotations
@@ -84,13 +86,16 @@ class TreeEstimate:
         return float(w[used] @ self.estimate[used])
 
     def variance_of(self, weights: Any) -> float:
-        """Variance of the estimate of a weighted sum of units (a place as the sum of its blocks), shape (n,) weights."""
+        """Variance of the estimate of a weighted sum of units, such as a place; shape (n,) weights."""
         return self.covariance(weights, weights)
 
     def _weights(self, weights: Any) -> NDArray[np.float64]:
         w = np.asarray(weights, float)
         if w.shape != self.parents.shape:
-            msg = f"{w.size} weights for {self.parents.size} units: give one a unit, 0 for those that do not count"
+            msg = (
+                f"{w.size} weights for {self.parents.size} units: give one a unit, 0 for those that do "
+                "not count"
+            )
             raise ReleaseError(msg, w.size)
         return w
 
@@ -109,8 +114,9 @@ class TreeEstimate:
 
         Notes
         -----
-        Given a parent, its children are Gaussian with the covariance diag(V) - V V'/S of the up pass, so one pass up the tree
-        carries a sum's coefficient on the unit and its covariance given the unit. Linear in the number of units.
+        Given a parent, its children are Gaussian with the covariance diag(V) - V V'/S of the up pass, so
+        one pass up the tree carries a sum's coefficient on the unit and its covariance given the unit.
+        Linear in the number of units.
         """
         a, b = self._weights(weights).copy(), self._weights(others).copy()
         parent, layers = check_parents(self.parents)
@@ -146,7 +152,7 @@ class TreeEstimate:
         above: NDArray[np.int64],
         sums: tuple[NDArray[np.float64], ...],
     ) -> None:
-        """Parents with undetermined children: those are the parent less the others, if their weights agree."""
+        """Parents with undetermined children, which are the parent less the others."""
         a, b, rest, rest_below = state
         s, sa, sb, sab, _ = sums
         if not above.size:
@@ -170,8 +176,8 @@ class TreeEstimate:
 
 def _up(
     parent: NDArray[np.int64], layers: list[NDArray[np.int64]], z: NDArray[np.float64], v: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], ...]:
-    """Estimates from below: mean, variance, and per parent the sums and the number of undetermined children."""
+) -> tuple[NDArray[Any], ...]:
+    """Estimates from below, and per parent the sums and the number of undetermined children."""
     n = parent.size
     mean, var = z.copy(), v.copy()
     total, total_var, holes = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
@@ -185,7 +191,10 @@ def _up(
         clash = exact & (s == 0) & (np.abs(z[below_ok] - m) > _TOLERANCE * (1 + np.abs(m)))
         if clash.any():
             unit = int(below_ok[np.flatnonzero(clash)[0]])
-            msg = f"unit {unit} is exactly {z[unit]:g} but its exact children sum to {total[unit]:g}: one invariant is wrong"
+            msg = (
+                f"unit {unit} is exactly {z[unit]:g} but its exact children sum to {total[unit]:g}: one "
+                "invariant is wrong"
+            )
             raise ModelError(msg, unit)
         weight = np.zeros_like(s)  # weight of the unit's own measurement
         blend = ~exact & np.isfinite(v[below_ok]) & (s > 0)
@@ -247,7 +256,10 @@ def two_pass(parents: Any, value: Any, variance: Any) -> TreeEstimate:
     wrong = np.flatnonzero(~(v >= 0) | (np.isfinite(v) & ~np.isfinite(z)))
     if wrong.size:
         unit = int(wrong[0])
-        msg = f"unit {unit}: value {z[unit]}, variance {v[unit]}: a variance is >= 0, and inf where nothing was measured"
+        msg = (
+            f"unit {unit}: value {z[unit]}, variance {v[unit]}: a variance is >= 0, and inf where nothing "
+            "was measured"
+        )
         raise ReleaseError(msg, unit)
     z = np.where(np.isinf(v), 0.0, z)
     mean, var, total, total_var, holes = _up(parent, layers, z, v)

@@ -1,20 +1,22 @@
 """Query groups on a histogram as Kronecker products; strategies of them; the matrix mechanism.
 
-A query group asks, for every axis of the histogram, one of three things: every level (identity), a recode of the levels, or
-nothing (summed out). Its matrix is the Kronecker product of those factors and each of its columns has exactly one 1, so one
-changed record changes two answers by one (bounded neighbours). Axes that no group recodes are rotated to mean and contrast
-coordinates, in which the information of a unit falls apart into small blocks: 2,016 cells become four 16 x 16 matrices.
+A query group asks, for every axis of the histogram, one of three things: every level (identity), a recode
+of the levels, or nothing (summed out). Its matrix is the Kronecker product of those factors and each of its
+columns has exactly one 1, so one changed record changes two answers by one (bounded neighbours). Axes that
+no group recodes are rotated to mean and contrast coordinates, in which the information of a unit falls
+apart into small blocks: 2,016 cells become four 16 x 16 matrices.
 
-What this module is not: noise or its price (:mod:`adversary.privacy`), or a tree (:mod:`adversary.release.estimate`).
+What this module is not: noise or its price (:mod:`adversary.privacy`), or a tree
+(:mod:`adversary.release.estimate`).
 
-Held to account by ``tests/release/test_queries.py`` (dense algebra). Sources: Cumings-Menon et al., arXiv 2203.16654, sec. 2;
-McKenna et al. 2018 (matrix mechanism); the schema and queries of the 2020 redistricting data.
+Held to account by ``tests/release/test_queries.py`` (dense algebra). Sources: Cumings-Menon et al., arXiv
+2203.16654, sec. 2; McKenna et al. 2018 (matrix mechanism); the schema and queries of the 2020 redistricting
+data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +28,8 @@ import numpy as np
 from adversary.errors import BudgetError, ReleaseError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
 __all__ = [
@@ -68,7 +72,10 @@ class Histogram:
                 or len(groups) != self.axes[axis]
                 or set(groups) != set(range(max(groups) + 1))
             ):
-                msg = f"recode {name!r} must give each level of an axis a group counted from 0, got {axis!r}: {groups}"
+                msg = (
+                    f"recode {name!r} must give each level of an axis a group counted from 0, got "
+                    f"{axis!r}: {groups}"
+                )
                 raise ReleaseError(msg, name)
 
     @property
@@ -82,7 +89,7 @@ class Histogram:
         return math.prod(self.sizes)
 
     def group(self, name: str) -> QueryGroup:
-        """Query group by its name in the Bureau's files: axes and recodes joined by ``" * "``, ``total``, ``detailed``.
+        """Query group by its name in the Bureau's files: axes and recodes, ``total``, ``detailed``.
 
         Raises
         ------
@@ -140,11 +147,12 @@ class QueryGroup:
         groups = self.factors[axis]
         if groups is None:
             return np.ones((1, self.histogram.sizes[axis]))
-        return (np.arange(max(groups) + 1)[:, None] == np.array(groups)).astype(float)
+        chosen: NDArray[np.float64] = (np.arange(max(groups) + 1)[:, None] == np.array(groups)).astype(float)
+        return chosen
 
     def matrix(self) -> NDArray[np.float64]:
-        """Dense matrix, shape (size, cells): the Kronecker product of the factors. For small histograms and tests."""
-        out = np.ones((1, 1))
+        """Dense matrix, shape (size, cells): the Kronecker product of the factors; for tests."""
+        out: NDArray[Any] = np.ones((1, 1))
         for axis in range(len(self.factors)):
             out = np.kron(out, self.factor(axis))
         return out
@@ -184,7 +192,8 @@ PL94_PERSONS = Histogram(
     {"hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 63},
     {"hhinstlevels": ("hhgq", (0, 1, 1, 1, 1, 2, 2, 2))},
 )
-"""Persons of the 2020 redistricting data: 2,016 cells. ``hhinstlevels`` is household, institutional, other."""
+"""Persons of the 2020 redistricting data: 2,016 cells. ``hhinstlevels`` is household, institutional, "
+"other."""
 
 PL94_UNITS = Histogram({"h1": 2})
 """Housing units of the 2020 redistricting data: vacant, occupied."""
@@ -220,7 +229,10 @@ class Strategy:
         """Make the fractions exact."""
         exact = {k: Fraction(str(v)) if isinstance(v, float) else Fraction(v) for k, v in self.alphas.items()}
         if sum(exact.values()) != 1 or min(exact.values(), default=Fraction(0)) < 0:
-            msg = f"the fractions of a level's queries must be >= 0 and sum to 1, got {sum(exact.values())}: {self.alphas}"
+            msg = (
+                "the fractions of a level's queries must be >= 0 and sum to 1, got "
+                f"{sum(exact.values())}: {self.alphas}"
+            )
             raise BudgetError(msg, self.alphas)
         object.__setattr__(self, "alphas", exact)
 
@@ -230,7 +242,7 @@ class Strategy:
         return tuple(self.histogram.group(name) for name in self.alphas)
 
     def sigma2(self, rho: Any, share: Any = 1, convention: str = "bounded") -> dict[str, Fraction]:
-        """Noise of every query group at a unit with this share, exact: 1 / (rho share alpha), halved when unbounded.
+        """Noise of every query group at a unit, exact: 1 / (rho share alpha), halved when unbounded.
 
         Raises
         ------
@@ -248,7 +260,7 @@ class Strategy:
         return {name: 1 / (factor * budget * alpha) for name, alpha in self.alphas.items() if alpha}
 
     def separating(self, cell: int, other: int) -> Fraction:
-        """Fraction of the level's budget spent on queries that tell two cells apart; for ``Spine.rho_between``."""
+        """Fraction of the budget spent on queries that tell two cells apart (``Spine.rho_between``)."""
         return sum(
             (a for a, g in zip(self.alphas.values(), self.groups, strict=True) if g.separates(cell, other)),
             Fraction(0),
@@ -277,8 +289,9 @@ def _rotation(n: int) -> NDArray[np.float64]:
 class Reduction:
     """Coordinates in which sum_i Q_i'Q_i / sigma_i^2 is block diagonal with small blocks.
 
-    Axes that some group recodes (and those named in ``whole``) are kept as they are, W cells in all; the others are rotated.
-    A pattern says, per rotated axis, mean (0) or contrast (1); within a pattern every column has the same W x W block.
+    Axes that some group recodes (and those named in ``whole``) are kept as they are, W cells in all; the
+    others are rotated. A pattern says, per rotated axis, mean (0) or contrast (1); within a pattern every
+    column has the same W x W block.
 
     Parameters
     ----------
@@ -289,7 +302,8 @@ class Reduction:
 
     Examples
     --------
-    >>> reduction = Reduction([PL94_PERSONS.group(q) for q in ("detailed", "hhinstlevels")], whole=("votingage",))
+    >>> groups = [PL94_PERSONS.group(q) for q in ("detailed", "hhinstlevels")]
+    >>> reduction = Reduction(groups, whole=("votingage",))
     >>> reduction.width, len(reduction.patterns)
     (16, 4)
     """
@@ -311,7 +325,7 @@ class Reduction:
         self._squares = np.stack([self._whole_matrix(g, squared=True) for g in self.groups])
 
     def _whole_matrix(self, group: QueryGroup, *, squared: bool) -> NDArray[np.float64]:
-        out = np.ones((1, 1))
+        out: NDArray[Any] = np.ones((1, 1))
         for a in self.whole:
             f = group.factor(a)
             out = np.kron(out, f.T @ f if squared else f)
@@ -326,7 +340,7 @@ class Reduction:
         return out
 
     def blocks(self, precision: Any, pattern: tuple[int, ...]) -> NDArray[np.float64]:
-        """Information block of a pattern, shape (..., W, W), for precisions 1/sigma^2 of shape (..., groups)."""
+        """Information block of a pattern, shape (..., W, W), for precisions (..., groups)."""
         weights = np.array([self._coefficient(g, pattern) for g in self.groups])
         return np.tensordot(np.asarray(precision, float) * weights, self._squares, axes=1)
 
@@ -384,7 +398,8 @@ class Reduction:
                 total = total + weight * np.einsum("ai,nij,aj->na", factor, block, factor)
         rows = total.shape[0]
         shape = [group.shape[a] if a in self.whole else 1 for a in range(len(group.shape))]
-        return np.broadcast_to(total.reshape(rows, *shape), (rows, *group.shape)).reshape(rows, -1).copy()
+        full: NDArray[np.float64] = np.broadcast_to(total.reshape(rows, *shape), (rows, *group.shape))
+        return full.reshape(rows, -1).copy()
 
 
 def wls(groups: Sequence[QueryGroup], answers: Sequence[Any], sigma2: Sequence[float]) -> NDArray[np.float64]:
@@ -420,7 +435,8 @@ def wls(groups: Sequence[QueryGroup], answers: Sequence[Any], sigma2: Sequence[f
     h = sum(g.transpose(np.asarray(z, float) * p) for g, z, p in zip(groups, answers, precision, strict=True))
     parts = reduction.split(np.asarray(h)[None])
     inverse = _inverse_blocks(reduction, precision)
-    return reduction.join({q: inverse[q] @ part for q, part in parts.items()})[0]
+    cells: NDArray[np.float64] = reduction.join({q: inverse[q] @ part for q, part in parts.items()})[0]
+    return cells
 
 
 def _inverse_blocks(
@@ -432,7 +448,10 @@ def _inverse_blocks(
         eigen = np.linalg.eigvalsh(block)
         if eigen[0] <= 1e-12 * max(float(eigen[-1]), 1e-300):
             names = ", ".join(g.name for g in reduction.groups)
-            msg = f"queries {names} leave some cells undetermined: add one that asks for every cell, such as 'detailed'"
+            msg = (
+                f"queries {names} leave some cells undetermined: add one that asks for every cell, such "
+                "as 'detailed'"
+            )
             raise ReleaseError(msg, names)
         out[q] = np.linalg.inv(block)
     return out
@@ -441,7 +460,7 @@ def _inverse_blocks(
 def wls_variance(
     workload: Sequence[QueryGroup], groups: Sequence[QueryGroup], sigma2: Sequence[float]
 ) -> list[NDArray[np.float64]]:
-    """Variance of the weighted least-squares answers to a workload (the matrix mechanism), without dense matrices.
+    """Variance of the weighted least-squares answers to a workload (the matrix mechanism).
 
     Parameters
     ----------

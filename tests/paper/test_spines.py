@@ -1,7 +1,7 @@
 """The spines of the Bureau's own code: every case of ``spines.json``, digit for digit, shares as fractions.
 
-The file is read from the folder named by ADVERSARY_REFERENCE if it is set, else from ``tests/reference``; a section that
-the file lacks is not tested.
+The file is read from the folder named by ADVERSARY_REFERENCE if it is set, else from ``tests/reference``; a
+section that the file lacks is not tested.
 """
 
 from __future__ import annotations

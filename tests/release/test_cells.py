@@ -29,7 +29,8 @@ PARENTS = np.array([-1, 0, 0, 1, 1, 2, 3, 3, 4, 5, 5, 5])  # unit 2 > 5 and 4 > 
 def incidence(parents: np.ndarray) -> np.ndarray:
     leaves = np.setdiff1d(np.arange(parents.size), parents)
     out = np.zeros((parents.size, leaves.size))
-    for i, unit in enumerate(leaves):
+    for i, leaf in enumerate(leaves):
+        unit = leaf
         while unit >= 0:
             out[unit, i] = 1
             unit = parents[unit]
@@ -60,7 +61,7 @@ def problem(rng: np.random.Generator, active: np.ndarray | None = None) -> tuple
 def dense(
     groups: list, answers: list, sigma2: np.ndarray, b: np.ndarray, keep: np.ndarray, totals: dict
 ) -> tuple:
-    """Estimates (units, cells) and full covariance of leaves' cells under structural zeros and exact totals."""
+    """Estimates (units, cells) and covariance of leaves' cells under zeros and exact totals."""
     n, k = b.shape
     p = SMALL.cells
     h, r = np.zeros((k * p, k * p)), np.zeros(k * p)

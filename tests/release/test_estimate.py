@@ -37,7 +37,7 @@ def incidence(parents: np.ndarray) -> np.ndarray:
 
 
 def dense(parents: np.ndarray, z: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Estimates and covariance of all units, exact counts as linear constraints (null space of the constraints)."""
+    """Estimates and covariance of all units, exact counts as linear constraints."""
     b = incidence(parents)
     exact, seen = v == 0, np.isfinite(v) & (v > 0)
     c = b[exact]
