@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.traversal import io_toposort
 
 from adversary.samplers.exact.linear import Linear, primitive, python_mode
 
@@ -41,6 +43,7 @@ class Base:
     cuts: list[Array]
     switch: NDArray[np.int64]
     outputs: list[Array]
+    fixed: list[Array]
 
 
 class FactorTables:
@@ -49,22 +52,31 @@ class FactorTables:
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         reader = structure.reader
-        zeros = {
-            v: pt.constant(np.zeros(e.shape, dtype=v.type.dtype)) for v, e in reader.leaves.items()
-        }
+        zeros = {v: pt.constant(np.zeros(e.shape, dtype=v.type.dtype)) for v, e in reader.leaves.items()}
+        mode = python_mode()
+        inputs, outputs = self._batched(zeros)
+        fixed, outputs = _hoist(inputs, outputs)
+        self._n_fixed = len(fixed)
         wanted = [c.var for c in reader.cuts] + reader.differences + structure.base_outputs
         wanted += [v for v, _ in reader.assumed]
-        mode = python_mode()
         self._base = pytensor.function(
-            [], clone_replace(wanted, zeros), mode=mode, on_unused_input="ignore"
+            [], clone_replace(wanted, zeros) + fixed, mode=mode, on_unused_input="ignore"
         )
+        own = [f.type() for f in fixed]
+        outputs = clone_replace(outputs, dict(zip(fixed, own, strict=True)))
+        self._tables = pytensor.function([*inputs, *own], outputs, mode=mode, on_unused_input="ignore")
+        self._tables.trust_input = True
+        self._prepare()
+
+    def _batched(self, zeros: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
+        """Give every term its own row-wise copies of its cuts."""
         inputs, outputs = [], []
         self._slots: list[list[int]] = []
-        for term in structure.terms:
+        for term in self.structure.terms:
             replace = {}
             slots = []
             for number in term.cuts:
-                cut = reader.cuts[number]
+                cut = self.structure.reader.cuts[number]
                 batch = pt.tensor(dtype=cut.var.type.dtype, shape=(None, *cut.shape))
                 replace[cut.var] = batch
                 slots.append(len(inputs))
@@ -73,10 +85,7 @@ class FactorTables:
             # leaves that are left over give shapes only (zeros_like(y)), so zeros serve
             graph = vectorize_graph(term.var, replace) if replace else term.var
             outputs.append(clone_replace([graph], zeros)[0])
-        self._tables = pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")
-        self._tables.trust_input = True
-        self._dtypes = [reader.cuts[c].var.type.dtype for t in structure.terms for c in t.cuts]
-        self._prepare()
+        return inputs, outputs
 
     def _prepare(self) -> None:
         """Sort fills, indicators and zeros into index arrays, so that a solution assigns whole blocks."""
@@ -108,7 +117,8 @@ class FactorTables:
         cuts, rest = values[:n_cuts], values[n_cuts:]
         differences, rest = rest[:n_diff], rest[n_diff:]
         outputs = rest[: len(self.structure.base_outputs)]
-        assumed = rest[len(self.structure.base_outputs) :]
+        rest = rest[len(self.structure.base_outputs) :]
+        assumed, fixed = rest[: len(reader.assumed)], rest[len(reader.assumed) :]
         fresh = all(np.shape(v) == c.shape for v, c in zip(cuts, reader.cuts, strict=True))
         fresh = fresh and all(np.array_equal(v, a) for v, (_, a) in zip(assumed, reader.assumed, strict=True))
         if not fresh:
@@ -119,7 +129,7 @@ class FactorTables:
             at = -np.ravel(differences[number])[index].astype(np.float64) / scale
             whole = np.isfinite(at) & (at == np.rint(at)) & (np.abs(at) < 2.0**60)
             switch[ids] = np.where(whole, at, NOWHERE).astype(np.int64)
-        return Base([np.asarray(c) for c in cuts], switch, [np.asarray(o) for o in outputs])
+        return Base([np.asarray(c) for c in cuts], switch, [np.asarray(o) for o in outputs], list(fixed))
 
     def hints(self, base: Base) -> dict[int, list[int]]:
         """Return where the linear cuts of each node vanish: for a measurement, the value that fits it best."""
@@ -152,9 +162,11 @@ class FactorTables:
     def constant(self, base: Base) -> float:
         """Sum of all log-probabilities that depend on no unknown."""
         structure = self.structure
+        if not any(t.constant or not t.cuts for t in structure.terms):
+            return 0.0
         buffers = [base.cuts[c][None].copy() for t in structure.terms for c in t.cuts]
         total = 0.0
-        for term, value in zip(structure.terms, self._tables(*buffers), strict=True):
+        for term, value in zip(structure.terms, self._tables(*buffers, *base.fixed), strict=True):
             if term.kind != "value":
                 flat = np.ravel(value)
                 total += float(flat[list(term.constant)].sum() if term.cuts else flat.sum())
@@ -189,7 +201,7 @@ class FactorTables:
         for (g, columns), first in zip(requests, start, strict=True):
             group = structure.groups[g]
             self._write(group, self._fill[g], columns, buffers, base, first)
-        values = self._tables(*buffers)
+        values = self._tables(*buffers, *base.fixed)
         out = []
         for (g, columns), first in zip(requests, start, strict=True):
             group = structure.groups[g]
@@ -230,6 +242,22 @@ class FactorTables:
             if place != NOWHERE:
                 total += c * (parent == place)
         return total
+
+
+def _hoist(inputs: list[Any], outputs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Find what no row changes (normalisers, parameters): evaluated once a solution, by the base function."""
+    moving = set(inputs)
+    fixed: dict[Any, None] = {}
+    for node in io_toposort([], outputs):
+        if any(i in moving for i in node.inputs):
+            moving.update(node.outputs)
+            for i in node.inputs:
+                if i not in moving and not isinstance(i, Constant) and isinstance(i.type, pt.TensorType):
+                    fixed[i] = None
+    for out in outputs:
+        if out not in moving and not isinstance(out, Constant):
+            fixed[out] = None
+    return list(fixed), outputs
 
 
 def _columns(items: list[tuple[int, int, float]]) -> tuple[Array, Array, Array]:

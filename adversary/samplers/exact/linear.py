@@ -260,6 +260,8 @@ class GraphReader:
         arrays = self._opaque_inputs(inputs)
         live = [a for a in arrays if any(e is not None for e in a.ravel())]
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        if not live:
+            return np.full(shape, None, dtype=object)
         if len(live) == 1:
             return np.broadcast_to(live[0], shape)
         views = [np.broadcast_to(a, shape).ravel() for a in live]
@@ -455,11 +457,13 @@ def _combine(parts: list[tuple[NDArray[np.object_], int]]) -> NDArray[np.object_
     """Sum of object arrays with signs, entry by entry; a single live part is passed through."""
     shape = np.broadcast_shapes(*(a.shape for a, _ in parts))
     live = [(a, s) for a, s in parts if any(e is not None for e in a.ravel())]
+    if not live:
+        return np.full(shape, None, dtype=object)
     if len(live) == 1 and live[0][1] == 1:
         return np.broadcast_to(live[0][0], shape)
     views = [(np.broadcast_to(a, shape).ravel(), Fraction(s)) for a, s in live]
     columns = [[None if e is None else e.scaled(s) for e in a] if s != 1 else list(a) for a, s in views]
-    return _filled([_add_up(items) for items in zip(*columns, strict=True)] or [None] * int(np.prod(shape)), shape)
+    return _filled([_add_up(items) for items in zip(*columns, strict=True)], shape)
 
 
 def _rows(entries: NDArray[np.object_], axes: tuple[int, ...], join: Callable[..., Entry]) -> NDArray[np.object_]:

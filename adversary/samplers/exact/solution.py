@@ -53,7 +53,7 @@ class Part:
     log_weight: float
     bound: float
     proven: bool
-    log_concave: bool
+    windowed: bool
     drop: float
     tables: list[tuple[tuple[int, ...], Array]] = field(default_factory=list)
     unary: dict[int, Array] = field(default_factory=dict)
@@ -159,18 +159,17 @@ class Solver:
             if part is None:
                 drop *= 4.0
                 continue
+            if not part.windowed:
+                return part
             need = self._needed(part)
-            if any(any(d.cut) for d in part.elimination.domains.values()):
-                if need > drop:
-                    drop = need + 1.0
-                    continue
-                part.bound = self._edge_bound(part)
-                if part.bound > self.tolerance:
-                    drop = 1.5 * drop + 8.0
-                    continue
-                if not part.proven:
-                    return self._compare(part, drop)
-            return part
+            if need > drop:
+                drop = need + 1.0
+                continue
+            part.bound = self._edge_bound(part)
+            if part.bound > self.tolerance:
+                drop = 1.5 * drop + 8.0
+                continue
+            return part if part.proven else self._compare(part, drop)
         raise self._contradiction([n for n in component.nodes if n in self.problem.curved])
 
     def _windows(self, component: Component, drop: float) -> dict[int, Domain] | list[int] | None:
@@ -271,8 +270,8 @@ class Solver:
     def _eliminate(self, component: Component, domains: dict[int, Domain], drop: float) -> Part | None:
         """Fill the tables and sum out; None where nothing has any weight inside these windows."""
         problem = self.problem
-        points = {n: np.arange(d.low, d.low + d.size) for n, d in domains.items() if n in problem.curved}
-        unary = self._evaluate_unary(points) if points else {}
+        windowed = any(any(d.cut) for d in domains.values())
+        unary = self._unary_tables(domains)
         tables: list[tuple[tuple[int, ...], Array]] = []
         for factor, raw in problem.evaluate_multi(self.base, domains, set(component.nodes)):
             if factor in problem.value_factors:
@@ -286,13 +285,26 @@ class Solver:
         )
         top = elimination.table.max() if elimination.table.size else -np.inf
         if not np.isfinite(top):
-            if not any(any(d.cut) for d in domains.values()):
+            if not windowed:
                 raise self._contradiction([n for n in component.nodes if n in problem.curved])
             return None
         weight = float(np.log(np.exp(elimination.table - top).sum()) + top)
-        concave = component.tree and all(_is_log_concave(t) for t in unary.values())
-        proven = concave or not any(any(d.cut) for d in domains.values())
-        return Part(component, elimination, weight, 0.0, proven, concave, drop, tables, unary, domains)
+        proven = not windowed or (component.tree and all(_is_log_concave(t) for t in unary.values()))
+        return Part(component, elimination, weight, 0.0, proven, windowed, drop, tables, unary, domains)
+
+    def _unary_tables(self, domains: dict[int, Domain]) -> dict[int, Array]:
+        """Tables of the nodes' own factors; an end beyond which the weight is zero is the support's, not a cut."""
+        points = {}
+        for n, d in domains.items():
+            if n in self.problem.curved:
+                points[n] = np.arange(d.low - d.cut[0], d.low + d.size + d.cut[1])
+        unary = self._evaluate_unary(points) if points else {}
+        for n, values in unary.items():
+            d = domains[n]
+            cut = (d.cut[0] and bool(np.isfinite(values[0])), d.cut[1] and bool(np.isfinite(values[-1])))
+            unary[n] = values[int(d.cut[0]) : len(values) - int(d.cut[1])]
+            domains[n] = Domain(d.low, d.size, cut)
+        return unary
 
     def _trim(
         self, unary: dict[int, Array], domains: dict[int, Domain], tables: list[tuple[tuple[int, ...], Array]]
@@ -365,19 +377,35 @@ class Solver:
         return total
 
     def _compare(self, part: Part, drop: float) -> Part:
-        """Double the windows where log-concavity is not known, and report by how much the answer moved."""
-        wide = self._windows(part.component, 2.0 * drop)
-        if not isinstance(wide, dict):
-            return part
-        second = self._eliminate(part.component, wide, 2.0 * drop)
-        if second is None:
-            return part
-        moved = abs(np.expm1(second.log_weight - part.log_weight))
-        if part.component.keep:
-            moved = max(moved, _distance(part, second))
-        second.bound = max(float(moved), self._edge_bound(second))
-        second.proven = False
-        return second
+        """Double the windows where log-concavity is not known until the answer stands, and report its last move."""
+        for _ in range(12):
+            drop *= 2.0
+            wide = self._windows(part.component, drop)
+            second = self._eliminate(part.component, self._doubled(part, wide), drop) if isinstance(wide, dict) else None
+            if second is None:
+                break
+            moved = abs(float(np.expm1(second.log_weight - part.log_weight)))
+            if part.component.keep:
+                moved = max(moved, _distance(part, second))
+            second.bound, second.proven = max(moved, self._edge_bound(second)), not second.windowed
+            part = second
+            if part.bound <= max(self.tolerance, 1e-13) or not part.windowed:
+                return part
+        msg = (
+            f"the answer still moves by {part.bound:.1g} when the windows of {self.nodes[part.component.nodes[0]].label} "
+            'and its neighbours are doubled: truncate the priors with pm.Truncated, or use sampler="mcmc"'
+        )
+        raise UnsupportedModelError(msg, part.bound)
+
+    def _doubled(self, part: Part, wide: dict[int, Domain]) -> dict[int, Domain]:
+        """Hull of the wider windows and of the old ones at twice their width."""
+        out = {}
+        for n, d in wide.items():
+            old = part.domains[n]
+            low = max(min(d.low, old.low - old.size // 2 - 1), self.low[n])
+            high = min(max(d.high, old.high + old.size // 2 + 1), self.high[n])
+            out[n] = Domain(int(low), int(high - low) + 1, (bool(low > self.low[n]), bool(high < self.high[n])))
+        return out
 
     def _contradiction(self, nodes: Iterable[int]) -> ModelError:
         return contradiction(self, list(nodes))

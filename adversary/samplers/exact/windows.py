@@ -56,12 +56,10 @@ class Curve:
 
     def window(self, drop: float) -> tuple[float, float]:
         """Return the integers around the mode outside which the curve is below ``top - drop``."""
-        mode = int(self.values.argmax())
-        below = self.values < self.top - drop
-        left = np.flatnonzero(below[:mode])
-        right = np.flatnonzero(below[mode:])
-        low = self.points[left[-1]] + 1 if left.size else self.low
-        high = self.points[mode + right[0]] - 1 if right.size else self.high
+        inside = np.flatnonzero(self.values >= self.top - drop)
+        first, last = int(inside[0]), int(inside[-1])
+        low = self.points[first - 1] + 1 if first > 0 else self.low
+        high = self.points[last + 1] - 1 if last + 1 < len(self.points) else self.high
         return float(low), float(high)
 
     def is_peak(self) -> bool:
