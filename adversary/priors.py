@@ -102,6 +102,9 @@ class _PriorSpec:
         )
         return (self.distribution, inner, self.dims, self.shape)
 
+    def __reduce__(self) -> Any:
+        return _respecify, (self.distribution, dict(self.parameters), self.dims, self.shape, self._identity)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _PriorSpec) and self._identity == other._identity and self.dims == other.dims
 
@@ -116,6 +119,11 @@ class _PriorSpec:
         if self.shape is not None:
             parts.append(f"shape={self.shape!r}")
         return f"Prior({', '.join(parts)})"
+
+
+def _respecify(distribution: str, parameters: dict[str, Any], *rest: Any) -> _PriorSpec:
+    """Unpickle a prior."""
+    return _PriorSpec(distribution, MappingProxyType(parameters), *rest)
 
 
 def _short(value: Any) -> str:

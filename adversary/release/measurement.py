@@ -330,7 +330,7 @@ class Release(Mapping[str, Measurement]):
     def _from_entries(cls, entries: Mapping[str, Mapping[str, Any]], convention: str, *, where: str) -> Release:
         if convention not in _CONVENTIONS:
             msg = f"{where}convention must be 'unbounded' (1/(2 rho)) or 'bounded' (1/rho), got {convention!r}"
-            raise ReleaseError(msg, convention)
+            raise (FileFormatError if where else ReleaseError)(msg, convention)
         kept, aside = [], []
         any_rho = False
         for name, entry in entries.items():
