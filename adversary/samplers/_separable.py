@@ -1,0 +1,83 @@
+"""Proof, by walking a graph, that the entries of a vector never meet in a log-probability.
+
+What it is: a conservative check ("yes" is proved, "no" may only mean "not seen"). What it is not: an
+optimiser. With a "yes", all entries of a vector of unknowns may be moved in one call, because entry i of
+every term depends on entry i of the vector and on no other.
+
+Held to account by ``tests/samplers/test_grid_gibbs.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytensor.graph.traversal import graph_inputs, io_toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["entries_never_meet"]
+
+Axes = tuple[int, ...]
+
+
+def entries_never_meet(value: Any, terms: Sequence[Any]) -> bool:
+    """Return whether entry i of each term depends on entry i of ``value`` alone.
+
+    Parameters
+    ----------
+    value
+        A value variable with at least one dimension.
+    terms
+        Elementwise log-probability terms that depend on it.
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> v = pt.lvector("v")
+    >>> entries_never_meet(v, [-(v - 3) ** 2]), entries_never_meet(v, [-(v.sum() - v) ** 2])
+    (True, False)
+    """
+    axes: dict[Any, Axes] = {
+        value: tuple(range(value.ndim))
+    }  # where each axis of value lies in what depends on it
+    inputs = [value, *(i for i in graph_inputs(list(terms)) if i is not value)]
+    for node in io_toposort(inputs, list(terms)):
+        found = [(i, axes[i]) for i in node.inputs if i in axes]
+        if not found:
+            continue
+        after = _through(node, found, axes)
+        if after is None or len(node.outputs) != 1:
+            return False
+        if not _same_lengths(value, node.outputs[0], after):
+            return False
+        axes[node.outputs[0]] = after
+    return all(axes.get(t) == tuple(range(t.ndim)) and t.ndim == value.ndim for t in terms)
+
+
+def _through(node: Any, found: list[tuple[Any, Axes]], axes: dict[Any, Axes]) -> Axes | None:
+    """Return where value's axes lie after this node, None where entries may meet."""
+    op, kind = node.op, type(node.op).__name__
+    if isinstance(op, Elemwise):
+        places = {place for _, place in found}
+        return places.pop() if len(places) == 1 else None
+    if isinstance(op, DimShuffle):
+        place = found[0][1]
+        if any(a not in op.new_order for a in place):
+            return None
+        after = tuple(op.new_order.index(a) for a in place)
+        return after if list(after) == sorted(after) else None
+    if kind in ("CheckParameterValue", "CheckAndRaise", "SpecifyShape"):
+        # a condition is one truth value for all entries: it may not depend on any of them
+        if node.inputs[0] not in axes or any(i in axes for i in node.inputs[1:]):
+            return None
+        return axes[node.inputs[0]]
+    return None
+
+
+def _same_lengths(value: Any, output: Any, after: Axes) -> bool:
+    """Refuse a length-one axis stretched over many entries: one unknown would face several terms."""
+    return all(
+        not value.type.broadcastable[a] or output.type.broadcastable[place] for a, place in enumerate(after)
+    )
