@@ -25,6 +25,9 @@ from adversary.results import AttackResult, build_tree
 
 __all__ = ["SAMPLERS", "run"]
 
+PRIOR_DRAWS = 20_000
+"""Draws of the prior where it cannot be summed exactly (continuous unknowns)."""
+
 
 def run(
     scenario: Scenario, release: Release, sampler: str = "exact", *, seed: Any = None, draws: int = 1000, chains: int = 4,
@@ -141,12 +144,7 @@ def _exact(
     answer = prepared.answer(scenario, release, tolerance=tolerance)
     flat = answer.draw(draws * chains, np.random.default_rng(seed)) if draws else {}
     posterior = {k: v.reshape(chains, draws, *v.shape[1:]) for k, v in flat.items()}
-    marginals = {}
-    for name in answer.scalars:
-        pmf = answer.marginal(name)
-        marginals[name] = (f"{name}_value", pmf.p)
-        marginals[f"{name}_value"] = (f"{name}_value", pmf.support)
-    groups = {"exact": xr.Dataset(marginals).set_coords([k for k in marginals if k.endswith("_value")])}
+    groups = {"exact": _marginals(answer, prepared.model, scenario.target)}
     if posterior:
         groups["posterior"] = _draws(posterior, prepared.model)
     numbers = {
@@ -161,6 +159,21 @@ def _exact(
         "groups": groups,
         "attrs": {"used": [v.name for v in prepared.model.observed_RVs]},
     }
+
+
+def _marginals(answer: Any, model: Any, target: str) -> xr.Dataset:
+    """Collect the exact pmf of every scalar unknown and integer sum other than the target."""
+    data, coords = {}, {}
+    for variable in [*model.free_RVs, *model.deterministics]:
+        if variable.ndim or variable.name == target:
+            continue
+        try:
+            pmf = answer.marginal(variable.name)
+        except ModelError:  # no table: a Deterministic that is no integer sum, or an unknown that nothing measures
+            continue
+        data[variable.name] = (f"{variable.name}_value", pmf.p)
+        coords[f"{variable.name}_value"] = pmf.support
+    return xr.Dataset(data, coords=coords)
 
 
 def _aligned(prior: Any, support: np.ndarray) -> np.ndarray | None:
@@ -257,7 +270,7 @@ def _mcmc(scenario: Scenario, release: Release, *, seed: np.random.SeedSequence,
         )
         raise UnsupportedModelError(msg, scenario.target)
     values = np.asarray(target.values).astype(np.int64)
-    prior = _prior_of_target(model, scenario, seed)
+    prior = _prior_of_target(model, scenario, release, seed)
     low, high = int(values.min()), int(values.max())
     seen = {0, 1} if {low, high} <= {0, 1} else set(np.unique(values).tolist())
     support = np.array(sorted(seen | (set() if prior is None else {0, 1} & set(prior))), dtype=np.int64)
@@ -270,20 +283,24 @@ def _mcmc(scenario: Scenario, release: Release, *, seed: np.random.SeedSequence,
     }
 
 
-def _prior_of_target(model: Any, scenario: Scenario, seed: np.random.SeedSequence) -> dict[int, float] | None:
+def _prior_of_target(model: Any, scenario: Scenario, release: Release, seed: np.random.SeedSequence) -> dict[int, float] | None:
     """Return log-probabilities of the target under the prior alone; None where it has an improper prior."""
     import pymc as pm
 
-    from adversary.samplers.exact import prior_pmf
+    from adversary.samplers.prepared import prepare
 
     try:
-        pmf = prior_pmf(model, scenario.target)
+        pmf = prepare(scenario, release).answer(scenario, release).prior
     except UnsupportedModelError:
-        with model:
-            drawn = pm.draw(model[scenario.target], draws=20_000, random_seed=np.random.default_rng(seed))
-        values, counts = np.unique(drawn, return_counts=True)
-        return {int(v): math.log(c / drawn.size) for v, c in zip(values, counts, strict=True)}
-    return None if pmf is None else {int(v): float(p) for v, p in zip(pmf.support, pmf.log_p, strict=True)}
+        pass
+    else:
+        return None if pmf is None else {int(v): float(p) for v, p in zip(pmf.support, pmf.log_p, strict=True)}
+    try:
+        drawn = pm.draw(model[scenario.target], draws=PRIOR_DRAWS, random_seed=np.random.default_rng(seed))
+    except ModelError:  # an improper prior cannot be drawn from
+        return None
+    values, counts = np.unique(drawn, return_counts=True)
+    return {int(v): math.log(c / drawn.size) for v, c in zip(values, counts, strict=True)}
 
 
 SAMPLERS: Mapping[str, Callable[..., dict[str, Any]]] = {"exact": _exact, "gibbs": _gibbs, "mcmc": _mcmc}
