@@ -110,7 +110,14 @@ def _set_subtensor(reader: Any, node: Any) -> Any:
     return out
 
 
+def _shape(reader: Any, node: Any) -> Any:
+    """Shapes depend on no unknown."""
+    return np.full(node.outputs[0].type.shape, None, dtype=object)
+
+
 HANDLERS: dict[str, Any] = {
+    "Shape": _shape,
+    "Shape_i": _shape,
     "SpecifyShape": _first,
     "TensorFromScalar": _first,
     "ScalarFromTensor": _first,

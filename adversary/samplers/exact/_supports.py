@@ -27,7 +27,7 @@ def _number(x: int) -> Any:
 _RULES: dict[str, Callable[[Any], Bounds]] = {
     "bernoulli": lambda p: (_number(0), _number(1)),
     "categorical": lambda p: (_number(0), p[0].shape[-1] - 1),
-    "discrete_uniform": lambda p: (pt.ceil(p[0]), pt.floor(p[1])),
+    "discrete_uniform": lambda p: (p[0], p[1]),
     "binomial": lambda p: (_number(0), p[0]),
     "beta_binomial": lambda p: (_number(0), p[0]),
     "hypergeometric": lambda p: (_number(0), p[2]),

@@ -219,7 +219,7 @@ class FactorTables:
         first: int,
     ) -> None:
         if group.derived:
-            extra = [self._count(columns[:, c], form, base) for c, form in group.derived]
+            extra = [_derive(columns, parts, form, base) for parts, form in group.derived]
             # negative column numbers count from the end, hence the reversal
             columns = np.concatenate([columns, np.stack(extra[::-1], axis=1)], axis=1)
         slots = dict(zip(self.structure.terms[group.term].cuts, self._slots[group.term], strict=True))
@@ -233,15 +233,20 @@ class FactorTables:
             flat = buffer.reshape(len(buffer), -1)
             flat[first : first + len(columns), index] = filled.astype(buffer.dtype)
 
-    @staticmethod
-    def _count(parent: NDArray[np.int64], form: tuple[tuple[int, int], ...], base: Base) -> NDArray[np.int64]:
-        """Value of a form of indicators of one parent, for given values of the parent."""
-        total = np.zeros(len(parent), dtype=np.int64)
-        for i, c in form:
-            place = base.switch[i]
-            if place != NOWHERE:
-                total += c * (parent == place)
-        return total
+
+def _derive(columns: Array, parts: Any, form: Any, base: Base) -> Array:
+    """Value of a sum of columns, or of a form of indicators with that sum as parent."""
+    parent = np.zeros(len(columns))
+    for column, coefficient in parts:
+        parent = parent + float(coefficient) * columns[:, column]
+    whole = np.rint(parent)
+    if form is None:
+        return whole.astype(np.int64)
+    total = np.zeros(len(columns), dtype=np.int64)
+    for i, c in form:
+        if base.switch[i] != NOWHERE:
+            total += c * ((whole == base.switch[i]) & (whole == parent))
+    return total
 
 
 def _hoist(inputs: list[Any], outputs: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -122,6 +122,27 @@ def _is_discrete(var: Any) -> bool:
     return bool(var.type.dtype.startswith(("int", "uint", "bool")))
 
 
+_KEEPS_WHOLE = (ps.Add, ps.Sub, ps.Mul, ps.Neg, ps.Identity, ps.Cast, ps.Second)
+_MOVES = {"DimShuffle", "SpecifyShape", "Alloc", "Reshape", "Subtensor", "TensorFromScalar"}
+
+
+def _is_whole(var: Any, depth: int = 12) -> bool:
+    """Whether a tensor holds whole numbers, whatever its dtype, as far as its graph shows."""
+    if _is_discrete(var):
+        return True
+    node = var.owner
+    if node is None or depth == 0:
+        return isinstance(var, Constant) and bool(np.all(np.rint(var.data) == var.data))
+    scalar = getattr(node.op, "scalar_op", None)
+    if isinstance(scalar, _ROUND):
+        return True
+    if isinstance(scalar, ps.Second):
+        return _is_whole(node.inputs[1], depth - 1)
+    if isinstance(scalar, _KEEPS_WHOLE):
+        return all(_is_whole(i, depth - 1) for i in node.inputs)
+    return type(node.op).__name__ in _MOVES and _is_whole(node.inputs[0], depth - 1)
+
+
 @dataclass
 class GraphReader:
     """Reads graphs whose leaves are the unknowns and collects cuts, indicators and the coefficients relied upon.
@@ -293,7 +314,7 @@ class GraphReader:
             shape = np.broadcast_shapes(*(self._entries(i).shape for i in inputs))
             return np.broadcast_to(self._entries(inputs[1]), shape)
         target = node.outputs[0].type.dtype
-        whole = _is_discrete(inputs[0])
+        whole = _is_whole(inputs[0])
         if isinstance(scalar, ps.Identity) or (isinstance(scalar, _ROUND) and whole):
             return self._entries(inputs[0])
         if isinstance(scalar, ps.Cast) and target != "bool" and (whole or target.startswith("float")):

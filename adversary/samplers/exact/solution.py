@@ -170,7 +170,12 @@ class Solver:
                 drop = 1.5 * drop + 8.0
                 continue
             return part if part.proven else self._compare(part, drop)
-        raise self._contradiction([n for n in component.nodes if n in self.problem.curved])
+        label = self.nodes[component.nodes[0]].label
+        msg = (
+            f"the windows around {label} and its neighbours do not settle: truncate the priors with pm.Truncated, "
+            'or use sampler="mcmc"'
+        )
+        raise UnsupportedModelError(msg, label)
 
     def _windows(self, component: Component, drop: float) -> dict[int, Domain] | list[int] | None:
         """Domains at this drop; None where they exclude each other, a list of nodes where some stay infinite."""
@@ -246,7 +251,15 @@ class Solver:
             values = np.asarray(block[:, factor.position], dtype=float).reshape(points.shape)
             return np.where(np.isnan(values), -np.inf, values)
 
-        return _union_of_windows(evaluate, len(combos), self.low[node], self.high[node], drop)
+        found = _union_of_windows(evaluate, len(combos), self.low[node], self.high[node], drop)
+        if found is None:
+            return None
+        beyond = evaluate(np.array([[found[0] - 1, found[1] + 1]] * len(combos)))
+        if not np.isfinite(beyond[:, 0]).any():  # a support's end, whatever the other nodes are
+            self.low[node] = max(self.low[node], found[0])
+        if not np.isfinite(beyond[:, 1]).any():
+            self.high[node] = min(self.high[node], found[1])
+        return found
 
     def _refuse_improper(self, component: Component, endless: list[int]) -> None:
         """An endless node is harmless only in a part of the model that the target does not hang on."""
@@ -272,6 +285,7 @@ class Solver:
         problem = self.problem
         windowed = any(any(d.cut) for d in domains.values())
         unary = self._unary_tables(domains)
+        whole = all(_is_log_concave(t) for t in unary.values())
         tables: list[tuple[tuple[int, ...], Array]] = []
         for factor, raw in problem.evaluate_multi(self.base, domains, set(component.nodes)):
             if factor in problem.value_factors:
@@ -289,7 +303,7 @@ class Solver:
                 raise self._contradiction([n for n in component.nodes if n in problem.curved])
             return None
         weight = float(np.log(np.exp(elimination.table - top).sum()) + top)
-        proven = not windowed or (component.tree and all(_is_log_concave(t) for t in unary.values()))
+        proven = not windowed or (component.tree and whole)
         return Part(component, elimination, weight, 0.0, proven, windowed, drop, tables, unary, domains)
 
     def _unary_tables(self, domains: dict[int, Domain]) -> dict[int, Array]:
@@ -299,11 +313,21 @@ class Solver:
             if n in self.problem.curved:
                 points[n] = np.arange(d.low - d.cut[0], d.low + d.size + d.cut[1])
         unary = self._evaluate_unary(points) if points else {}
+        hard = False
         for n, values in unary.items():
             d = domains[n]
             cut = (d.cut[0] and bool(np.isfinite(values[0])), d.cut[1] and bool(np.isfinite(values[-1])))
             unary[n] = values[int(d.cut[0]) : len(values) - int(d.cut[1])]
             domains[n] = Domain(d.low, d.size, cut)
+            if cut != d.cut and _is_log_concave(unary[n]):
+                self.low[n] = max(self.low[n], float(d.low)) if cut[0] != d.cut[0] else self.low[n]
+                self.high[n] = min(self.high[n], float(d.high)) if cut[1] != d.cut[1] else self.high[n]
+                hard = True
+        if hard:  # what a hard end implies for other nodes is no cut either
+            propagate(self.low, self.high, self.problem.constraints)
+            for n, d in domains.items():
+                cut = (d.cut[0] and d.low > self.low[n], d.cut[1] and d.high < self.high[n])
+                domains[n] = Domain(d.low, d.size, (bool(cut[0]), bool(cut[1])))
         return unary
 
     def _trim(

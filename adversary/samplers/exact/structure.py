@@ -66,8 +66,8 @@ class SumConstraint:
 class Group:
     """Entries of one term that one block of rows evaluates together.
 
-    ``columns`` are the free integers (one node each); ``derived`` columns count how many indicators a parent column
-    switches on; ``fills`` say which entry of which cut takes which column with which scale.
+    ``columns`` are the free integers (one node each); ``derived`` columns are sums of those, or count how many indicators
+    such a sum switches on; ``fills`` say which entry of which cut takes which column with which scale.
     """
 
     term: int
@@ -75,7 +75,7 @@ class Group:
     scopes: list[tuple[int, ...]] = field(default_factory=list)
     column_node: list[int] = field(default_factory=list)
     entry_columns: list[tuple[int, ...]] = field(default_factory=list)
-    derived: list[tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+    derived: list[tuple[tuple[tuple[int, Fraction], ...], Form | None]] = field(default_factory=list)
     fills: list[tuple[int, int, int, float]] = field(default_factory=list)
     used: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -297,7 +297,8 @@ class _Builder:
             resolved = self._resolve(entry.refs)
             if not resolved:
                 continue
-            forms = sorted({c for c, _, _ in resolved.values()}, key=lambda f: (len(f), f))
+            needed = sorted({c for c, _, _ in resolved.values()}, key=lambda f: (len(f), f))
+            forms, sums = independent(needed)
             if len(forms) > 4:
                 names = ", ".join(self._label(f) for f in forms[:5])
                 msg = (
@@ -306,21 +307,21 @@ class _Builder:
                 )
                 raise UnsupportedModelError(msg, self.terms[number].name)
             scope = tuple(self._node(f) for f in forms)
-            self._place(number, position, scope, forms, resolved)
+            self._place(number, position, scope, dict(zip(forms, scope, strict=True)), sums, resolved)
 
-    def _place(
+    def _place(  # noqa: PLR0913, PLR0917
         self,
         number: int,
         position: int,
         scope: tuple[int, ...],
-        forms: list[Form],
+        forms: dict[Form, int],
+        sums: dict[Form, dict[Form, Fraction]],
         resolved: dict[tuple[int, int], tuple[Form, Form, float]],
     ) -> None:
         """Put the entry into the first group of its term whose cut entries it does not set differently."""
         for g in self.open_groups.setdefault(number, []):
             group = self.groups[g]
-            clash = [group.used[r] for r in resolved if r in group.used]
-            if not clash and len(scope) == len(group.scopes[0]):
+            if not any(r in group.used for r in resolved) and len(scope) == len(group.scopes[0]):
                 break
         else:
             g = len(self.groups)
@@ -328,20 +329,23 @@ class _Builder:
             self.open_groups[number].append(g)
             group = self.groups[g]
         columns = {}
-        for form, node in zip(forms, scope, strict=True):
+        for form, node in forms.items():
             columns[form] = len(group.column_node)
             group.column_node.append(node)
         for ref, (column_form, own, scale) in resolved.items():
             group.used[ref] = position
-            column = columns[column_form]
-            if own != column_form:
-                group.derived.append((column, own))
+            if own == column_form and column_form in columns:
+                column = columns[column_form]
+            else:
+                made_of = sums.get(column_form, {column_form: Fraction(1)})
+                parts = tuple((columns[f], c) for f, c in made_of.items())
+                group.derived.append((parts, None if own == column_form else own))
                 column = -len(group.derived)
             group.fills.append((*ref, column, scale))
         self.factors.append(Factor(scope, g, len(group.entries)))
         group.entries.append(position)
         group.scopes.append(scope)
-        group.entry_columns.append(tuple(columns[f] for f in forms))
+        group.entry_columns.append(tuple(columns.values()))
 
     def _target_node(self, var: Any, entries: NDArray[np.object_]) -> tuple[int, Linear | None]:
         if entries.size != 1:
@@ -468,6 +472,40 @@ class _Builder:
         for i, _ in linear.coefs:
             ids |= {i} if i < len(self.scalars) else self.unknowns(self.reader.indicators[i].parent)
         return ids
+
+
+def independent(forms: Sequence[Form]) -> tuple[list[Form], dict[Form, dict[Form, Fraction]]]:
+    """Split forms into a basis (the first ones) and the others as sums over it.
+
+    Examples
+    --------
+    >>> basis, sums = independent([((0, 1),), ((1, 1),), ((0, 1), (1, -1))])
+    >>> len(basis), sums[((0, 1), (1, -1))]
+    (2, {((0, 1),): Fraction(1, 1), ((1, 1),): Fraction(-1, 1)})
+    """
+    basis: list[Form] = []
+    sums: dict[Form, dict[Form, Fraction]] = {}
+    reduced: list[tuple[int, dict[int, Fraction], dict[Form, Fraction]]] = []
+    for form in forms:
+        rest = {i: Fraction(c) for i, c in form}
+        made: dict[Form, Fraction] = {}
+        for pivot, row, recipe in reduced:
+            factor = rest.get(pivot, Fraction(0))
+            if factor:
+                for i, c in row.items():
+                    rest[i] = rest.get(i, Fraction(0)) - factor * c
+                for f, c in recipe.items():
+                    made[f] = made.get(f, Fraction(0)) + factor * c
+        rest = {i: c for i, c in rest.items() if c}
+        if not rest:
+            sums[form] = {f: c for f, c in made.items() if c}
+            continue
+        basis.append(form)
+        pivot, lead = next(iter(rest.items()))
+        recipe = {f: -c / lead for f, c in made.items() if c}
+        recipe[form] = 1 / lead
+        reduced.append((pivot, {i: c / lead for i, c in rest.items()}, recipe))
+    return basis, sums
 
 
 def _split(form: Form) -> Form:
