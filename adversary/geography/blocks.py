@@ -199,7 +199,8 @@ class BlockTable:
         codes = self.aiannhce
         bad = codes[(codes >= "4990") & (codes <= "4999")]
         if bad.size:
-            msg = f"AIANNHCE {bad[0]!r} is not in the code list (4990 to 4999 are unused): check the column"
+            code = str(bad[0])
+            msg = f"AIANNHCE {code!r} is not in the code list (4990 to 4999 are unused): check the column"
             raise FileFormatError(msg, str(bad[0]))
 
     def __len__(self) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary.errors import AdversaryError, FileFormatError
+from adversary.errors import AdversaryError, BudgetError, FileFormatError
 from adversary.geography import _build
 from adversary.geography._tract_groups import tract_groups
 from adversary.geography._tree import Tree, common_denominator, run_starts
@@ -342,7 +342,7 @@ def optimize_county(
             f"Tract_Group has a share of {by_level[1]} but tract_groups is off: its units would spend "
             "nothing; set it to 0"
         )
-        raise AdversaryError(msg, by_level[1])
+        raise BudgetError(msg, by_level[1])
     rows = blocks.sorted()
     parents = _primitive_parents(rows, chosen) if chosen.primitive else _conventional_parents(rows, chosen)
     tree = _tree(parents, by_level)
