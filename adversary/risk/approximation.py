@@ -1,9 +1,10 @@
-"""How good is the paper's approximation of a sum of noisy counts (supplement S2)?
+"""The paper's approximation of the noise of a sum of counts, beside the exact law (supplement S2).
 
-The sum of d discrete Gaussians of parameter sigma2 is replaced by one of parameter d sigma2, equation (3.7). The exact law
-comes from direct convolution (all terms positive, so the tails keep their digits); this module puts the two side by side and
-says what the difference does to an adversary's log-odds. The approximation is exact to rounding for the noise of the 2020
-Census and useless for narrow noise; it does not become exact as d grows.
+The sum of d discrete Gaussians of parameter sigma2 is replaced by one of parameter d sigma2, equation (3.7).
+The exact law comes from direct convolution (all terms positive, so the tails keep their digits); this module
+puts the two side by side and says what the difference does to an adversary's log-odds. The approximation is
+exact to rounding for the noise of the 2020 Census and useless for narrow noise; it does not become exact as d
+grows.
 
 Held to account by tests/risk/test_approximation.py and the ids ``s2_ noise_`` of the reference.
 """
@@ -32,7 +33,8 @@ class SumApproximation:
     total_variation
         Half the summed absolute difference of the two laws.
     log_odds_error
-        Largest change of the log-odds of an adversary who compares two neighbouring values of the sum, over the window.
+        Largest change of the log-odds of an adversary who compares two neighbouring values of the sum, over
+        the window.
     log_odds_error_bound
         Spread of the log ratio of the two laws over the window: no adversary's log-odds change by more.
     half_width, outside
@@ -52,7 +54,7 @@ class SumApproximation:
 
     @property
     def probability_error(self) -> float:
-        """Bound on the change of any posterior probability on releases inside the window: a quarter of the log-odds' change."""
+        """Bound on the change of any posterior on releases inside the window: a quarter of the log-odds'."""
         return 0.25 * self.log_odds_error_bound
 
 

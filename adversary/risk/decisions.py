@@ -1,8 +1,9 @@
-"""What the second level does to the adversary's decision: corrected, spoiled, and decided by finite samples (Figure 4).
+"""What the second level does to the adversary's decision: corrected, spoiled, decided by draws (Figure 4).
 
-For a truth with the target present, the decision from the block's count alone is compared with the decision from all three
-counts on every release of a box, or of all releases. ``sampled_decision_masses`` gives what is to be *expected* when every tile is
-decided by a number of posterior draws instead of the posterior itself: the published masses come from 10,000 draws a tile.
+For a truth with the target present, the decision from the block's count alone is compared with the decision
+from all three counts on every release of a box, or of all releases. ``sampled_decision_masses`` gives what is
+to be *expected* when every tile is decided by a number of posterior draws instead of the posterior itself:
+the published masses come from 10,000 draws a tile.
 
 Held to account by tests/risk/test_decisions.py and the ids ``f4_ mc_`` of the reference.
 
@@ -30,7 +31,7 @@ __all__ = ["DecisionMasses", "decision_masses", "decision_thresholds", "sampled_
 
 @dataclass(frozen=True)
 class DecisionMasses:
-    """Probability of releases on which the second level changes the decision, given that the target is present.
+    """Probability of releases on which the second level changes the decision, given a present target.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def decision_masses(
     log_odds: float | None = None,
     box: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> DecisionMasses:
-    """Probability that the second level corrects, and that it spoils, the decision about a target who is present.
+    """Probability that the second level corrects, and that it spoils, the decision about a present target.
 
     Parameters
     ----------
@@ -105,7 +106,8 @@ def decision_masses(
     p, log_odds
         Prior, given once.
     box
-        ``((first, last), (first, last))`` of the group's and the rest's noisy counts; all releases by default.
+        ``((first, last), (first, last))`` of the group's and the rest's noisy counts; all releases by
+        default.
 
     Returns
     -------
@@ -114,7 +116,8 @@ def decision_masses(
 
     Examples
     --------
-    >>> design = TwoLevelDesign(sigma2=1 / (2 * 0.09922635422547502), group_sigma2=1 / (2 * 0.24648450960703558), others=27)
+    >>> rho1, rho2 = 0.09922635422547502, 0.24648450960703558
+    >>> design = TwoLevelDesign(sigma2=1 / (2 * rho1), group_sigma2=1 / (2 * rho2), others=27)
     >>> masses = decision_masses(design, 1, p=0.5, box=((-3, 5), (-30, 30)))
     >>> round(masses.spoiled, 4), round(masses.covered, 4)
     (0.2698, 0.9898)
@@ -139,7 +142,7 @@ def sampled_decision_masses(
     log_odds: float | None = None,
     box: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> DecisionMasses:
-    """The same, expected over the sampling, when each release is decided by independent posterior draws.
+    """Expect the same over the sampling, when each release is decided by independent posterior draws.
 
     Parameters
     ----------
@@ -209,8 +212,9 @@ def decision_thresholds(
     Returns
     -------
     list
-        For each of ``group`` the largest noisy rest that is answered with present, None if there is none in ``rest``. More people
-        elsewhere speak against the target, so everything below is answered with present too.
+        For each of ``group`` the largest noisy rest that is answered with present, None if there is none in
+        ``rest``. More people elsewhere speak against the target, so everything below is answered with present
+        too.
 
     Examples
     --------

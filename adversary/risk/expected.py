@@ -1,9 +1,9 @@
-"""Expected disclosure risk over releases drawn from the mechanism: a sum with a stated bound, not a simulation.
+"""Expected disclosure risk over releases drawn from the mechanism: a sum with a bound, not a simulation.
 
 What is here: the answer (:class:`ExpectedRisk`) and the one-level attack. Two levels are in
 :mod:`adversary.risk.two_level`, paths and uniqueness in :mod:`adversary.risk.levels`, whole records in
-:mod:`adversary.risk.record`. What is not here: any convention about neighbours. Noise enters as ``sigma2`` only; with the
-paper's convention ``sigma2 = 1 / (2 rho)``, with the Census Bureau's ``1 / rho``.
+:mod:`adversary.risk.record`. What is not here: any convention about neighbours. Noise enters as ``sigma2``
+only; with the paper's convention ``sigma2 = 1 / (2 rho)``, with the Census Bureau's ``1 / rho``.
 
 Held to account by tests/risk/test_expected.py and the ids ``t5_ f2_ f3_ ext_ alt_`` of the reference.
 
@@ -108,7 +108,7 @@ class ExpectedRisk:
         return float(sum(w * law.above(level, slack) for w, law in self.laws))
 
     def quantile(self, q: float) -> float:
-        """Quantile of R' over releases: the smallest attained value that is not exceeded with probability ``q``.
+        """Quantile of R' over releases: the smallest attained value ``v`` with ``P[R' <= v] >= q``.
 
         Parameters
         ----------
@@ -126,7 +126,9 @@ class ExpectedRisk:
         1.05
         """
         if not 0 < q < 1:
-            msg = f"a quantile lies strictly between 0 and 1, got {q}: use the extremes of atoms() for the ends"
+            msg = (
+                f"a quantile lies strictly between 0 and 1, got {q}: use the extremes of atoms() for the ends"
+            )
             raise ModelError(msg, q)
         level = _mixture_quantile(self.laws, q)
         return math.exp(float(np.logaddexp(0.0, -self.prior_log_odds) - np.logaddexp(0.0, -level)))
@@ -186,7 +188,7 @@ def checked_choice(value: str, allowed: tuple[str, ...], what: str) -> None:
 
 
 def noise_window(sigma2: float, left_out: float) -> int:
-    """Half-width h with ``P[|noise| > h] <= left_out``: the discrete Gaussian is sigma2-sub-Gaussian (Canonne et al. 2020)."""
+    """Half-width h with ``P[|noise| > h] <= left_out``, by sub-Gaussianity (Canonne et al. 2020)."""
     return math.floor(math.sqrt(2.0 * sigma2 * math.log(2.0 / left_out)))
 
 
@@ -198,20 +200,25 @@ def summarise(
     ties: Ties,
     *,
     method: str,
-    tie_tolerance: float = TIE_TOLERANCE,
     with_risk: bool = True,
 ) -> ExpectedRisk:
     """Put the laws given either truth together into the answer for the truth that was asked for."""
     share = {"present": 1.0, "absent": 0.0, "average": math.exp(-float(np.logaddexp(0.0, -prior)))}[truth]
-    laws = tuple((w, law) for w, law in ((share, present), (1.0 - share, absent)) if w > 0 and law is not None)
+    laws = tuple(
+        (w, law) for w, law in ((share, present), (1.0 - share, absent)) if w > 0 and law is not None
+    )
     risk = sum(w * mean_risk(law, prior) for w, law in laws) if with_risk else math.nan
     credit = 0.5 if ties == "half" else 0.0
     right = near = 0.0
     for w, law in laws:
-        tied = law.near(0.0, tie_tolerance)
-        yes = law.above(0.0, tie_tolerance)
+        tied = law.near(0.0, TIE_TOLERANCE)
+        yes = law.above(0.0, TIE_TOLERANCE)
         is_present = law is present
-        hit = yes + credit * tied if is_present else max(float(law.step_weight.sum()) - yes - credit * tied, 0.0)
+        hit = (
+            yes + credit * tied
+            if is_present
+            else max(float(law.step_weight.sum()) - yes - credit * tied, 0.0)
+        )
         right += w * hit
         near += w * tied
     return ExpectedRisk(
@@ -273,16 +280,20 @@ def expected_one_level(
     checked_choice(truth, ("present", "absent", "average"), "truth")
     checked_choice(ties, ("strict", "half"), "ties")
     if not (sigma2 > 0 and math.isfinite(sigma2)):
-        msg = f"sigma2 must be positive and finite, got {sigma2}: without a measurement the posterior is the prior"
+        msg = f"sigma2 must be positive and finite, got {sigma2}: unmeasured, the posterior is the prior"
         raise ModelError(msg, sigma2)
     if sigma2 > 1e9:
-        msg = f"sigma2 = {sigma2} is too wide to sum: use risk_ceiling, which bounds R within {1 / sigma2:.1e}"
+        msg = (
+            f"sigma2 = {sigma2} is too wide to sum: use risk_ceiling, which bounds R within {1 / sigma2:.1e}"
+        )
         raise UnsupportedModelError(msg, sigma2)
     laws = one_count_laws(sigma2, prior)
     answer = summarise(*laws, prior, truth, ties, method="sum over one lattice")
     # far tails: the decision probability from the log of the survival function instead of the sum
     threshold = int(decision_threshold(prior, sigma2))
-    yes = float(dg.log_sf(threshold - 2, sigma2))  # log_sf(n) = log P[noise > n]; present: noise >= threshold - 1
+    yes = float(
+        dg.log_sf(threshold - 2, sigma2)
+    )  # log_sf(n) = log P[noise > n]; present: noise >= threshold - 1
     no = float(dg.log_cdf(threshold - 1, sigma2))
     if answer.near_tie_mass == 0.0:
         log_prior = -float(np.logaddexp(0.0, -prior)), -float(np.logaddexp(0.0, prior))
@@ -307,22 +318,24 @@ def one_count_laws(sigma2: float, prior: float) -> tuple[LogOddsLaw, LogOddsLaw]
     """Laws of the log-odds from one count, given present and absent; windows leave out less than 1e-300."""
     half = min(noise_window(sigma2, 1e-300), 2_000_000)
     noise = np.arange(-half, half + 1)
+    whole = noise.astype(np.float64)
     left_out = 2.0 * math.exp(-((half + 1.0) ** 2) / (2.0 * sigma2))
     weight = np.exp(dg.log_pmf(noise, sigma2))
     base, one = np.array([prior]), np.array([1.0])
     return (
-        LogOddsLaw(base, one, (2.0 * noise + 1.0) / (2.0 * sigma2), weight, left_out),
-        LogOddsLaw(base, one, (2.0 * noise - 1.0) / (2.0 * sigma2), weight, left_out),
+        LogOddsLaw(base, one, (2.0 * whole + 1.0) / (2.0 * sigma2), weight, left_out),
+        LogOddsLaw(base, one, (2.0 * whole - 1.0) / (2.0 * sigma2), weight, left_out),
     )
 
 
 def risk_ceiling(information: float, *, p: float | None = None, log_odds: float | None = None) -> float:
-    """Bound on R whatever the mechanism's rounding: ``exp(2 S) / (1 - p + p exp(2 S))``, below ``min(1/p, exp(2 S))``.
+    """Bound on R: ``exp(2 S) / (1 - p + p exp(2 S))``, itself below ``min(1/p, exp(2 S))``.
 
     Parameters
     ----------
     information
-        ``S``: the sum over the noisy counts that the target changes by one of ``1 / (2 sigma2)`` (the paper's rho).
+        ``S``: the sum over the noisy counts that the target changes by one of ``1 / (2 sigma2)`` (the paper's
+        rho).
     p, log_odds
         Prior, given once.
 
@@ -334,7 +347,7 @@ def risk_ceiling(information: float, *, p: float | None = None, log_odds: float 
     Examples
     --------
     >>> round(risk_ceiling(0.09922635422547502, p=0.5), 4)
-    1.0988
+    1.0989
     """
     prior = checked_prior(p, log_odds)
     return math.exp(

@@ -1,8 +1,9 @@
 """Moving budget between levels: what it does to the risk, and what it costs in accuracy.
 
-Budget is counted as information, ``1 / (2 sigma2)`` of a level's counts, which is the paper's rho and half the Census Bureau's; a
-level that gets twice the information has half the noise parameter. The table sets the disclosure risk beside the standard
-deviation of the noise at every level, so that a release can be chosen on the frontier between the two.
+Budget is counted as information, ``1 / (2 sigma2)`` of a level's counts, which is the paper's rho and half
+the Census Bureau's; a level that gets twice the information has half the noise parameter. The table sets the
+disclosure risk beside the standard deviation of the noise at every level, so that a release can be chosen on
+the frontier between the two.
 
 Held to account by tests/risk/test_frontier.py.
 """
@@ -43,7 +44,8 @@ class FrontierPoint:
     risk, right
         R and P[right] for a target that is present.
     efficient
-        False if another split of the table has no more risk and no more noise at either level, and less of one.
+        False if another split of the table has no more risk and no more noise at either level, and less of
+        one.
     """
 
     block_share: float
@@ -57,10 +59,11 @@ class FrontierPoint:
 
 
 def information_gradient(sigma2: Sequence[float], rest_sigma2: Sequence[float]) -> NDArray[np.float64]:
-    """Gradient of the effective information of a path in the information of each level, away from the constraint.
+    """Gradient of the effective information of a path in the information of each level, off the constraint.
 
-    The derivative of :func:`adversary.risk.levels.effective_information` in closed form, the noise of the rests held fixed: one for
-    the block; for each level up the product of the squared shares ``1 / (1 + 2 rest_sigma2 J)`` on the way.
+    The derivative of :func:`adversary.risk.levels.effective_information` in closed form, the noise of the
+    rests held fixed: one for the block; for each level up the product of the squared shares ``1 / (1 + 2
+    rest_sigma2 J)`` on the way.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ def information_gradient(sigma2: Sequence[float], rest_sigma2: Sequence[float]) 
     Examples
     --------
     >>> information_gradient([5.0, 2.0], [135.0]).round(6).tolist()
-    [1.0, 0.000216]
+    [1.0, 0.000213]
     """
     if len(rest_sigma2) != len(sigma2) - 1:
         msg = f"{len(sigma2)} levels have {len(sigma2) - 1} rests between them, got {len(rest_sigma2)}"
@@ -166,7 +169,10 @@ def two_level_frontier(
     rows = []
     for share in block_shares:
         if not 0 < share < 1:
-            msg = f"a share must lie strictly between 0 and 1, got {share}: use expected_one_level for a single level"
+            msg = (
+                f"a share must lie strictly between 0 and 1, got {share}: "
+                "use expected_one_level for a single level"
+            )
             raise ModelError(msg, share)
         block, group = 1.0 / (2.0 * share * information), 1.0 / (2.0 * (1.0 - share) * information)
         split = dataclasses.replace(design, sigma2=block, group_sigma2=group, rest_sigma2=None)

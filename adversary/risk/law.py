@@ -1,12 +1,12 @@
 """The law of the posterior log-odds over releases, as a sum of two independent discrete parts.
 
-Given a truth, the posterior log-odds of a release are ``base + step`` where ``base`` depends on the counts further up and
-``step`` on a count of its own. Everything that is asked of the law (the mean of the posterior, the chance of a decision, of
-a risk above a bound, quantiles) is a one-pass sum over ``base`` with a look-up in the sorted ``step``: the product of the
-two is never formed.
+Given a truth, the posterior log-odds of a release are ``base + step`` where ``base`` depends on the counts
+further up and ``step`` on a count of its own. Everything that is asked of the law (the mean of the posterior,
+the chance of a decision, of a risk above a bound, quantiles) is a one-pass sum over ``base`` with a look-up
+in the sorted ``step``: the product of the two is never formed.
 
-It knows nothing of mechanisms or truths: :mod:`adversary.risk.expected` builds it. What the windows left out is carried as
-``left_out``, a bound on the probability that is missing.
+It knows nothing of mechanisms or truths: :mod:`adversary.risk.expected` builds it. What the windows left out
+is carried as ``left_out``, a bound on the probability that is missing.
 
 Held to account by tests/risk/test_law.py.
 """
@@ -73,7 +73,7 @@ class LogOddsLaw:
         return float(self.base_weight[hit] @ (mass[last[hit]] - mass[first[hit]]))
 
     def quantile(self, q: float) -> float:
-        """Smallest attained value ``l`` with ``P[log-odds <= l] >= q``; a value of the lattice, not an interpolation."""
+        """Smallest attained value ``l`` with ``P[log-odds <= l] >= q``, not an interpolation."""
         low = float(self.base.min() + self.step[0]) - 1.0
         high = float(self.base.max() + self.step[-1]) + 1.0
         for _ in range(200):
@@ -98,10 +98,14 @@ class LogOddsLaw:
         Parameters
         ----------
         limit
-            The largest number of atoms to form; more are refused (``ValueError``): use :meth:`above` and :meth:`quantile`.
+            The largest number of atoms to form; more are refused (``ValueError``): use :meth:`above` and
+            :meth:`quantile`.
         """
         if self.base.size * self.step.size > limit:
-            msg = f"the law has {self.base.size * self.step.size} atoms, more than {limit}: raise limit or ask for quantiles"
+            msg = (
+                f"the law has {self.base.size * self.step.size} atoms, more than {limit}: "
+                "raise limit or ask for quantiles"
+            )
             raise ValueError(msg)
         value = (self.base[:, None] + self.step).ravel()
         weight = (self.base_weight[:, None] * self.step_weight).ravel()
@@ -137,13 +141,14 @@ def conditional_risk(law: LogOddsLaw, prior: float) -> NDArray[np.float64]:
 def average_over_steps(
     base: NDArray[np.float64], step: NDArray[np.float64], weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """``H(c) = E[expit(c + step)] / expit(c)`` at many c, by direct summation or by a polynomial with a proven error.
+    """``H(c) = E[expit(c + step)] / expit(c)`` at many c, summed or by a polynomial with proven error.
 
-    When there are many more values of ``c`` than a table needs, H is interpolated at 29 Chebyshev points on each interval
-    of length 2. With ``|1 + exp(-z)| >= (1 + exp(-Re z)) cos(Im z / 2)`` each summand is at most ``1/cos 1`` times its value
-    at the real part on the ellipse that reaches ``|Im z| = 2``; ``|d log H / dc| <= 1`` on the real line, so there
-    ``|H(z)| <= exp(3.3) / cos(1) * H(c)`` for every c of the interval; the ellipse has parameter ``2 + sqrt 5``, and the
-    error of interpolation is at most ``4 * 51 / (3.2 * 4.236**28) * H(c) < 2e-16 H(c)``.
+    When there are many more values of ``c`` than a table needs, H is interpolated at 29 Chebyshev points on
+    each interval of length 2. With ``|1 + exp(-z)| >= (1 + exp(-Re z)) cos(Im z / 2)`` each summand is at
+    most ``1/cos 1`` times its value at the real part on the ellipse that reaches ``|Im z| = 2``; ``|d log H /
+    dc| <= 1`` on the real line, so there ``|H(z)| <= exp(3.3) / cos(1) * H(c)`` for every c of the interval;
+    the ellipse has parameter ``2 + sqrt 5``, and the error of interpolation is at most ``4 * 51 / (3.2 *
+    4.236**28) * H(c) < 2e-16 H(c)``.
     """
     low = float(base.min())
     pieces = int((float(base.max()) - low) // 2.0) + 1
@@ -151,8 +156,12 @@ def average_over_steps(
         return _direct(base, step, weight)
     nodes, to_coefficients = _chebyshev()
     centre = low + 1.0 + 2.0 * np.arange(pieces)
-    used, piece = np.unique(np.minimum(((base - low) * 0.5).astype(np.int64), pieces - 1), return_inverse=True)
-    table = _direct((centre[used][:, None] + nodes).ravel(), step, weight).reshape(-1, _NODES) @ to_coefficients
+    used, piece = np.unique(
+        np.minimum(((base - low) * 0.5).astype(np.int64), pieces - 1), return_inverse=True
+    )
+    table = (
+        _direct((centre[used][:, None] + nodes).ravel(), step, weight).reshape(-1, _NODES) @ to_coefficients
+    )
     out = np.empty(base.size)
     for start in range(0, base.size, _CHUNK):
         part = slice(start, start + _CHUNK)
@@ -163,7 +172,7 @@ def average_over_steps(
 def _direct(
     base: NDArray[np.float64], step: NDArray[np.float64], weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The sum itself, in the form that neither overflows nor cancels: (1 + e^-c) / (1 + e^-(c+s))."""
+    """Sum directly, in the form that neither overflows nor cancels: (1 + e^-c) / (1 + e^-(c+s))."""
     out = np.empty(base.size)
     rows = max(1, _CHUNK // max(step.size, 1))
     for start in range(0, base.size, rows):
@@ -198,12 +207,11 @@ def _chebyshev() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.cos(angle), to_coefficients
 
 
-def average_in_turn(
-    start: float, steps: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
-) -> float:
+def average_in_turn(start: float, steps: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> float:
     """``E[expit(start + s_1 + ... + s_l)] / expit(start)`` for independent steps, one level at a time.
 
-    Averaging keeps the bound of :func:`average_over_steps`, so each level adds at most 2e-16 of relative error.
+    Averaging keeps the bound of :func:`average_over_steps`, so each level adds at most 2e-16 of relative
+    error.
     """
     chain = steps
     nodes, to_coefficients = _chebyshev()
@@ -215,7 +223,11 @@ def average_in_turn(
         step, weight = chain[level]
         first, last = start + reach_low[level], start + reach_high[level]
         pieces = int((last - first) // 2.0) + 1
-        points = np.array([start]) if level == 0 else (first + 1.0 + 2.0 * np.arange(pieces)[:, None] + nodes).ravel()
+        points = (
+            np.array([start])
+            if level == 0
+            else (first + 1.0 + 2.0 * np.arange(pieces)[:, None] + nodes).ravel()
+        )
         values = _direct(points, step, weight) if table is None else _moved(points, step, weight, table, low)
         if level == 0:
             return float(values[0])

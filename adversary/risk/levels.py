@@ -1,11 +1,12 @@
 """Expected disclosure risk over several levels: uniqueness at l levels (S1.3) and a path of ancestors.
 
-Uniqueness: the log-odds are a sum of independent lattice variables. Its mean posterior is averaged level by level with a
-proven interpolation error; the chance of a decision is a look-up of one half of the levels in the other.
+Uniqueness: the log-odds are a sum of independent lattice variables. Its mean posterior is averaged level by
+level with a proven interpolation error; the chance of a decision is a look-up of one half of the levels in
+the other.
 
-Path: a release has 2h - 1 counts, of which the block's own sums to one look-up. Up to h = 3 the rest is summed exactly
-where it is small enough; beyond that the caller may ask for draws, and then gets their standard errors. Nothing is drawn
-unasked.
+Path: a release has 2h - 1 counts, of which the block's own sums to one look-up. Up to h = 3 the rest is
+summed exactly where it is small enough; beyond that the caller may ask for draws, and then gets their
+standard errors. Nothing is drawn unasked.
 
 Held to account by tests/risk/test_levels.py and the ids ``f7_ chain_ rho_eff`` of the reference.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,18 +41,23 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["PathDesign", "averaged_logistic_normal", "effective_information", "expected_path", "expected_uniqueness"]
+__all__ = [
+    "PathDesign",
+    "averaged_logistic_normal",
+    "effective_information",
+    "expected_path",
+    "expected_uniqueness",
+]
 
 _MOST_ATOMS = 4_000_000
 _MOST_MESSAGES = 400_000
 
 
-def effective_information(
-    sigma2: Sequence[float], rest_sigma2: Sequence[float]
-) -> float:
-    """Information about the target's count along a path, away from the constraint that rests are not negative.
+def effective_information(sigma2: Sequence[float], rest_sigma2: Sequence[float]) -> float:
+    """Information about the target's count along a path, off the constraint that rests are not negative.
 
-    ``J_h = 1/(2 sigma2_h)`` and ``J_i = 1/(2 sigma2_i) + 1/(1/J_{i+1} + 2 rest_sigma2_i)``; the paper's rho_eff = J_1.
+    ``J_h = 1/(2 sigma2_h)`` and ``J_i = 1/(2 sigma2_i) + 1/(1/J_{i+1} + 2 rest_sigma2_i)``; the paper's
+    rho_eff = J_1.
 
     Parameters
     ----------
@@ -84,8 +91,9 @@ def averaged_logistic_normal(
 ) -> float:
     """Approximate mean posterior ``E[expit(N(logit p + S, 2 S))]``, the limit of fine noise.
 
-    An approximation, for speed and for intuition only: with ``rho`` the largest single information its error is of the
-    order ``exp(-3 pi^2 / (4 rho))``, below 1e-6 for rho <= 1/2 and of order one at rho = 5. :func:`expected_uniqueness` is exact.
+    An approximation, for speed and for intuition only: with ``rho`` the largest single information its error
+    is of the order ``exp(-3 pi^2 / (4 rho))``, below 1e-6 for rho <= 1/2 and of order one at rho = 5.
+    :func:`expected_uniqueness` is exact.
 
     Parameters
     ----------
@@ -117,18 +125,27 @@ def averaged_logistic_normal(
     return float(weight @ np.exp(-np.logaddexp(0.0, -level)))
 
 
-def _level_steps(sigma2: float, here: int, left_out: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _level_steps(
+    sigma2: float, here: int, left_out: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     half = noise_window(sigma2, left_out)
     n = np.arange(-half, half + 1)
-    return (2.0 * (n + here) - 1.0) / (2.0 * sigma2), np.asarray(np.exp(dg.log_pmf(n, sigma2)))
+    return (2.0 * (n + here).astype(np.float64) - 1.0) / (2.0 * sigma2), np.asarray(
+        np.exp(dg.log_pmf(n, sigma2))
+    )
 
 
-def _convolved(parts: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> tuple[NDArray[np.float64], ...]:
+def _convolved(
+    parts: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
+) -> tuple[NDArray[np.float64], ...]:
     """All sums of independent parts with their probabilities, sorted."""
     value, weight = np.zeros(1), np.ones(1)
     for step, mass in parts:
         if value.size * step.size > _MOST_ATOMS:
-            msg = f"{len(parts)} levels have more than {_MOST_ATOMS} sums: ask for fewer levels or a larger tolerance"
+            msg = (
+                f"{len(parts)} levels have more than {_MOST_ATOMS} sums: "
+                "ask for fewer levels or a larger tolerance"
+            )
             raise UnsupportedModelError(msg, len(parts))
         value = (value[:, None] + step).ravel()
         weight = (weight[:, None] * mass).ravel()
@@ -189,7 +206,9 @@ def expected_uniqueness(
         step, step_weight = _convolved(parts[half:])
         laws.append(LogOddsLaw(base + prior, base_weight, step, step_weight, tolerance))
         means.append(average_in_turn(prior, [_level_steps(s, here, 1e-60) for s in levels]))
-    answer = summarise(laws[0], laws[1], prior, truth, ties, method=f"sum over {len(levels)} lattices", with_risk=False)
+    answer = summarise(
+        laws[0], laws[1], prior, truth, ties, method=f"sum over {len(levels)} lattices", with_risk=False
+    )
     share = {"present": 1.0, "absent": 0.0, "average": answer.prior}[truth]
     risk = share * means[0] + (1.0 - share) * means[1]
     return dataclasses.replace(answer, risk=risk, posterior=risk * answer.prior)
@@ -208,7 +227,8 @@ class PathDesign:
     rest_sigma2
         Noise parameters of *one* sibling's count at those levels; the path's own by default.
     noise
-        Noise of the sums over siblings: ``"approximate"`` (equation (3.7)) or ``"exact"``, as drawn and as read.
+        Noise of the sums over siblings: ``"approximate"`` (equation (3.7)) or ``"exact"``, as drawn and as
+        read.
 
     Examples
     --------
@@ -224,7 +244,10 @@ class PathDesign:
     def __post_init__(self) -> None:
         checked_choice(self.noise, ("approximate", "exact"), "noise")
         if len(self.sigma2) < 2 or len(self.others) != len(self.sigma2) - 1:
-            msg = f"h levels need h - 1 numbers of siblings and h of at least 2, got {self.sigma2} and {self.others}"
+            msg = (
+                "h levels need h - 1 numbers of siblings and h of at least 2, "
+                f"got {self.sigma2} and {self.others}"
+            )
             raise ModelError(msg, self)
         values = (*self.sigma2, *(self.rest_sigma2 or ()))
         if not all(s > 0 and math.isfinite(s) for s in values) or not all(d >= 1 for d in self.others):
@@ -296,7 +319,10 @@ def expected_path(
         raise ModelError(msg, totals)
     least = 0 if truth == "absent" else 1
     if totals[0] < least or np.any(np.diff(totals) < 0):
-        msg = f"totals must not decrease and begin with at least {least}, got {list(totals)}: the rests would be negative"
+        msg = (
+            f"totals must not decrease and begin with at least {least}, got {list(totals)}: "
+            "the rests would be negative"
+        )
         raise ModelError(msg, totals)
     if (draws is None) != (seed is None):
         msg = f"draws and seed go together, got draws={draws} and seed={seed}"
@@ -305,7 +331,11 @@ def expected_path(
     for name, here in (("present", 1), ("absent", 0)):
         wanted = truth in (name, "average")
         laws.append(_path_law(design, totals, prior, here, tolerance, draws, seed) if wanted else None)
-    how = "sum over a lattice of releases" if draws is None else f"{draws} releases drawn, the block's own noise summed"
+    how = (
+        "sum over a lattice of releases"
+        if draws is None
+        else f"{draws} releases drawn, the block's own noise summed"
+    )
     answer = summarise(laws[0], laws[1], prior, truth, "strict", method=how)
     return answer if draws is None else _with_standard_errors(answer, draws)
 
@@ -335,7 +365,7 @@ def _path_law(
     count = 2 * len(design.sigma2) - 1
     left_out = tolerance / count
     path = [here, *(int(t) for t in totals)]
-    rests = [b - a for a, b in zip(path[:-1], path[1:], strict=True)]
+    rests = [b - a for a, b in pairwise(path)]
     step, step_weight = _level_steps(design.sigma2[0], here, left_out)
     messages = _Messages(design, path, left_out)
     if draws is not None:
@@ -343,7 +373,10 @@ def _path_law(
         base = messages.drawn(rests, draws, rng)
         return LogOddsLaw(prior + base, np.full(draws, 1.0 / draws), step, step_weight, tolerance)
     if messages.size > _MOST_MESSAGES:
-        msg = f"a path of {len(path)} levels has {messages.size} messages to sum: give draws= and seed=, or more tolerance"
+        msg = (
+            f"a path of {len(path)} levels has {messages.size} messages to sum: "
+            "give draws= and seed=, or more tolerance"
+        )
         raise UnsupportedModelError(msg, messages.size)
     base, weight = messages.summed(rests)
     return LogOddsLaw(prior + base, weight, step, step_weight, tolerance)
@@ -358,12 +391,18 @@ class _Messages:
         depth = -math.log(left_out) * (2 * len(path) - 1) + 28.0
         self.grids = [np.array([0, 1])]
         for level in range(1, len(path)):
-            reach = math.sqrt(2.0 * design.sigma2[level]) * (math.sqrt(-math.log(left_out / 2)) + math.sqrt(depth)) + 2
+            reach = (
+                math.sqrt(2.0 * design.sigma2[level])
+                * (math.sqrt(-math.log(left_out / 2)) + math.sqrt(depth))
+                + 2
+            )
             low = max(0, math.floor(path[level] - reach))
             self.grids.append(np.arange(low, math.ceil(path[level] + reach) + 1))
         self.noise = [noise_window(s, left_out) for s in design.sigma2]
         self.rest_noise = [noise_window(s, left_out) for s in design.summed_sigma2]
-        self.size = math.prod(2 * n + 1 for n in self.noise[1:]) * math.prod(2 * n + 1 for n in self.rest_noise[1:])
+        self.size = math.prod(2 * n + 1 for n in self.noise[1:]) * math.prod(
+            2 * n + 1 for n in self.rest_noise[1:]
+        )
 
     def _kernel(self, level: int, rest: NDArray[np.int64]) -> NDArray[np.float64]:
         """Weights f(y* - (upper - lower)), shape (rest, lower, upper); zero where upper < lower."""
@@ -417,7 +456,9 @@ class _Messages:
                 lowered[which == k] = message[which == k] @ kernel[k].T
             message = lowered
             if level:
-                message *= self._likelihood(level, self.path[level] + self._noise(self.design.sigma2[level], size, rng))
+                message *= self._likelihood(
+                    level, self.path[level] + self._noise(self.design.sigma2[level], size, rng)
+                )
             message /= message.max(axis=1, keepdims=True)
         return np.asarray(np.log(message[:, 1] / message[:, 0]))
 

@@ -1,12 +1,13 @@
 """Measures of disclosure risk for one release: posterior, risk ratio, gain, decision and its threshold.
 
-Everything is a function of two log-odds (before and after the release), so that a prior of 1e-300 and a posterior that
-rounds to one are both exact. The noise enters only as ``sigma2``, the parameter of the discrete Gaussian: no neighbour
-convention is assumed here.
+Everything is a function of two log-odds (before and after the release), so that a prior of 1e-300 and a
+posterior that rounds to one are both exact. The noise enters only as ``sigma2``, the parameter of the
+discrete Gaussian: no neighbour convention is assumed here.
 
 It is not an average over releases (see :mod:`adversary.risk.expected`) and it draws nothing.
 
-Held to account by tests/risk/test_measures.py and the ids ``post_ risk_ thr_ ext_ alt_ s13_ cells`` of the reference.
+Held to account by tests/risk/test_measures.py and the ids ``post_ risk_ thr_ ext_ alt_ s13_ cells`` of the
+reference.
 
 Sources: Kazan & Reiter (arXiv 2204.04253), equations (3.1), (3.2), (3.5), (3.6) and S1.3.
 """
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 TIE_TOLERANCE = 1e-9
-"""Log-odds closer to zero than this are a tie: the decision then goes to ``absent`` (the paper's strict rule)."""
+"""Log-odds up to this count as a tie, and a tie is answered with absent (the paper's strict rule)."""
 
 
 def prior_log_odds(p: ArrayLike) -> NDArray[np.float64]:
@@ -57,8 +58,8 @@ def prior_log_odds(p: ArrayLike) -> NDArray[np.float64]:
     Raises
     ------
     ModelError
-        If a value is 0, 1, outside, or not a number: a certain adversary learns nothing. Where ``1 - p`` matters below
-        1e-16, give the log-odds themselves to the functions that accept them.
+        If a value is 0, 1, outside, or not a number: a certain adversary learns nothing. Where ``1 - p``
+        matters below 1e-16, give the log-odds themselves to the functions that accept them.
 
     Examples
     --------
@@ -71,7 +72,10 @@ def prior_log_odds(p: ArrayLike) -> NDArray[np.float64]:
     bad = ~((values > 0) & (values < 1))
     if bad.any():
         worst = float(values[bad].flat[0])
-        msg = f"the prior p must lie strictly between 0 and 1, got {worst}: give the log-odds if p is too close to 0 or 1"
+        msg = (
+            f"the prior p must lie strictly between 0 and 1, got {worst}: "
+            "give the log-odds if p is too close to 0 or 1"
+        )
         raise ModelError(msg, worst)
     return np.asarray(np.log(values) - np.log1p(-values))
 
@@ -93,7 +97,7 @@ def log_posterior(log_odds: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.
     --------
     >>> present, absent = log_posterior(-700.0)
     >>> float(present), float(absent)
-    (-700.0, -9.859676543759771e-305)
+    (-700.0, -9.85967654375977e-305)
     """
     odds = np.asarray(log_odds, dtype=np.float64)
     return -np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)
@@ -127,8 +131,15 @@ def _whole(values: ArrayLike, what: str) -> NDArray[np.int64]:
     given = np.asarray(values)
     if given.dtype.kind not in "iu":
         as_float = given.astype(np.float64)
-        if not np.all(np.isfinite(as_float)) or np.any(as_float != np.floor(as_float)) or np.any(abs(as_float) > 2.0**53):
-            msg = f"{what} must be whole numbers within 2^53, got {given}: a noisy count is an integer, round nothing"
+        if (
+            not np.all(np.isfinite(as_float))
+            or np.any(as_float != np.floor(as_float))
+            or np.any(abs(as_float) > 2.0**53)
+        ):
+            msg = (
+                f"{what} must be whole numbers within 2^53, got {given}: "
+                "a noisy count is an integer, round nothing"
+            )
             raise ReleaseError(msg, values)
     return given.astype(np.int64)
 
@@ -136,7 +147,10 @@ def _whole(values: ArrayLike, what: str) -> NDArray[np.int64]:
 def _positive_sigma2(sigma2: ArrayLike) -> NDArray[np.float64]:
     values = np.asarray(sigma2, dtype=np.float64)
     if not np.all((values > 0) & np.isfinite(values)):
-        msg = f"sigma2 must be positive and finite, got {sigma2}: leave an unmeasured count out, an exact one needs no risk"
+        msg = (
+            f"sigma2 must be positive and finite, got {sigma2!r}: "
+            "leave an unmeasured count out, an exact one needs no risk"
+        )
         raise ModelError(msg, sigma2)
     return values
 
@@ -201,7 +215,9 @@ def uniqueness_log_odds(noisy: ArrayLike, sigma2: ArrayLike, log_odds: ArrayLike
     0.55
     """
     excess = _whole(noisy, "noisy counts")
-    return np.asarray(np.asarray(log_odds) + np.sum((2.0 * excess - 1.0) / (2.0 * _positive_sigma2(sigma2)), axis=-1))
+    return np.asarray(
+        np.asarray(log_odds) + np.sum((2.0 * excess - 1.0) / (2.0 * _positive_sigma2(sigma2)), axis=-1)
+    )
 
 
 def record_log_posterior(
@@ -259,7 +275,7 @@ def risk_ratio(log_odds: ArrayLike, prior: ArrayLike) -> NDArray[np.float64]:
 
 
 def log_odds_gain(log_odds: ArrayLike, prior: ArrayLike) -> NDArray[np.float64]:
-    """What the release adds to the log-odds: independent of the prior for one level.
+    """Take the difference that the release makes to the log-odds: free of the prior for one level.
 
     Parameters
     ----------
@@ -287,8 +303,9 @@ def decide(log_odds: ArrayLike, tie_tolerance: float = TIE_TOLERANCE) -> NDArray
     log_odds
         Posterior log-odds.
     tie_tolerance
-        Log-odds up to this value count as a tie, and a tie goes to absent. Ties are real: with two levels, equal noise and
-        an even number of siblings, several per cent of all releases lie on one, and float64 breaks them by rounding.
+        Log-odds up to this value count as a tie, and a tie goes to absent. Ties are real: with two levels,
+        equal noise and an even number of siblings, several per cent of all releases lie on one, and float64
+        breaks them by rounding.
 
     Returns
     -------
@@ -329,8 +346,8 @@ def near_tie(log_odds: ArrayLike, tie_tolerance: float = TIE_TOLERANCE) -> NDArr
 def decision_threshold(log_odds: ArrayLike, sigma2: ArrayLike) -> NDArray[np.int64]:
     """Smallest ``noisy - known`` at which the adversary says present (equation (3.6)).
 
-    ``floor(1/2 - log_odds * sigma2) + 1``; a value of ``1/2 - log_odds * sigma2`` that is an integer but for rounding is a
-    tie and goes to absent, as in :func:`decide`.
+    ``floor(1/2 - log_odds * sigma2) + 1``; a value of ``1/2 - log_odds * sigma2`` that is an integer but for
+    rounding is a tie and goes to absent, as in :func:`decide`.
 
     Parameters
     ----------

@@ -1,17 +1,18 @@
-"""Expected disclosure risk for a whole record: which of K cells does the target lie in?
+"""Expected disclosure risk for a whole record: the adversary asks in which of K cells the target lies.
 
-All K cells of the block are published with the same noise and the adversary knows the other persons of each. Her posterior is
-a softmax of ``log prior + excess / sigma2`` (spec, S1.2). Its K noises are independent given the true cell, so nothing
-needs drawing:
+All K cells of the block are published with the same noise and the adversary knows the other persons of each.
+Her posterior is a softmax of ``log prior + excess / sigma2`` (spec, S1.2). Its K noises are independent given
+the true cell, so nothing needs drawing:
 
-* the mean posterior of the true cell is ``E[A / (A + S)] = integral of E[A exp(-u A)] E[exp(-u S)] du``, one integral of a
-  smooth positive function, with E[exp(-u S)] a product over cells; the step is halved until nothing moves;
-* the chance that the true cell is among the k most probable ones is a sum over its own noise of Poisson-binomial
-  probabilities: exact;
+* the mean posterior of the true cell is ``E[A / (A + S)] = integral of E[A exp(-u A)] E[exp(-u S)] du``, one
+  integral of a smooth positive function, with E[exp(-u S)] a product over cells; the step is halved until
+  nothing moves;
+* the chance that the true cell is among the k most probable ones is a sum over its own noise of
+  Poisson-binomial probabilities: exact;
 * the expected rank is a sum over pairs of cells: exact.
 
-Cells with equal priors are exchangeable and are treated together, so K = 2,016 costs no more than their number of different
-priors. Not here: cells with different noise, and sums of cells published beside them.
+Cells with equal priors are exchangeable and are treated together, so K = 2,016 costs no more than their
+number of different priors. Not here: cells with different noise, and sums of cells published beside them.
 
 Held to account by tests/risk/test_record.py (direct sums over two and three cells, simulation for many).
 """
@@ -82,13 +83,15 @@ class _Cells:
     sigma2: float
 
     def others(self, group: int) -> NDArray[np.int64]:
-        """Number of cells per group beside a true cell of ``group``."""
+        """Count the cells per group beside a true cell of ``group``."""
         rest = self.count.copy()
         rest[group] -= 1
         return rest
 
 
-def _cells(log_prior: NDArray[np.float64], sigma2: float, left_out: float) -> tuple[_Cells, NDArray[np.int64]]:
+def _cells(
+    log_prior: NDArray[np.float64], sigma2: float, left_out: float
+) -> tuple[_Cells, NDArray[np.int64]]:
     scaled = log_prior - log_prior.max()
     scaled = scaled - np.log(np.exp(scaled).sum())
     value, group, count = np.unique(scaled.round(13), return_inverse=True, return_counts=True)
@@ -139,16 +142,19 @@ def expected_whole_record(
     --------
     >>> two = expected_whole_record(5.0, cells=2)
     >>> round(two.posterior, 6), round(two.expected_rank, 4)
-    (0.545739, 1.3759)
+    (0.54567, 1.3769)
     """
     if (cells is None) == (log_prior is None):
-        msg = f"give cells or log_prior, one of the two, got cells={cells} and log_prior={log_prior}"
+        msg = f"give cells or log_prior, one of the two, got cells={cells!r} and log_prior={log_prior!r}"
         raise ModelError(msg, (cells, log_prior))
     weights = np.zeros(int(cells)) if cells is not None else np.asarray(log_prior, dtype=np.float64)
     if weights.ndim != 1 or weights.size < 2 or not np.all(np.isfinite(weights)):
-        msg = f"a record needs at least two cells with finite log priors, got {weights}: leave impossible cells out"
+        msg = (
+            f"a record needs at least two cells with finite log priors, got {weights}: "
+            "leave impossible cells out"
+        )
         raise ModelError(msg, weights)
-    if not 0 < sigma2:
+    if not sigma2 > 0:
         msg = f"sigma2 must be positive, got {sigma2}: exact cells give the record away"
         raise ModelError(msg, sigma2)
     if sigma2 > 1e7:
@@ -158,13 +164,15 @@ def expected_whole_record(
         msg = f"true_cell must be an index below {weights.size}, got {true_cell}"
         raise ModelError(msg, true_cell)
     if not 1 <= top < weights.size:
-        msg = f"top must be between 1 and {weights.size - 1}, got {top}: among all cells the true one always is"
+        msg = (
+            f"top must be between 1 and {weights.size - 1}, got {top}: among all cells the true one always is"
+        )
         raise ModelError(msg, top)
     grouped, group = _cells(weights, sigma2, tolerance / weights.size)
     share = np.exp(grouped.log_prior) * grouped.count
     if true_cell is not None:
         share = (np.arange(share.size) == group[true_cell]).astype(np.float64)
-    parts = [_given(grouped, g, top) for g in np.flatnonzero(share)]
+    parts = [_given(grouped, int(g), top) for g in np.flatnonzero(share)]
     mean = np.average(np.array(parts), axis=0, weights=share[share > 0])
     posterior, error, lot, strict, lenient, rank = (float(v) for v in mean)
     prior = float(share @ np.exp(grouped.log_prior))
@@ -188,15 +196,14 @@ def _given(cells: _Cells, group: int, top: int) -> tuple[float, ...]:
 
 
 def _mean_posterior(cells: _Cells, group: int) -> tuple[float, float]:
-    """``E[A / (A + S)]`` by the trapezoid in log u, halved until it rests; the integrand decays exponentially both ways."""
+    """``E[A / (A + S)]`` by the trapezoid in log u, halved until it rests; the integrand decays both ways."""
     own = cells.log_prior[group] + (cells.noise + 1.0) / cells.sigma2
     others = cells.others(group)
     # A exp(-u A) du, u = exp(v): largest at v = -log A; below it falls as e^v, above doubly exponentially
     low = -float(own.max()) - 45.0
     high = -float(own.min()) + 5.0
     step = 0.5
-    before = math.inf
-    total = 0.0
+    before = total = math.inf
     for _ in range(12):
         v = np.arange(low, high + step, step)
         total = step * float(_integrand(cells, own, others, v).sum())
@@ -250,7 +257,9 @@ def _ranking(cells: _Cells, group: int, top: int) -> tuple[float, float, float, 
     while points <= 128:
         node, weight = np.polynomial.legendre.leggauss(points)
         lot = sum(
-            0.5 * float(w) * float(cells.pmf @ _fewer_than(top, above + 0.5 * (1.0 + float(x)) * equal, others))
+            0.5
+            * float(w)
+            * float(cells.pmf @ _fewer_than(top, above + 0.5 * (1.0 + float(x)) * equal, others))
             for x, w in zip(node, weight, strict=True)
         )
         if abs(lot - before) < 1e-13:
@@ -260,7 +269,7 @@ def _ranking(cells: _Cells, group: int, top: int) -> tuple[float, float, float, 
 
 
 def _fewer_than(k: int, chance: NDArray[np.float64], count: NDArray[np.int64]) -> NDArray[np.float64]:
-    """P[fewer than k successes] for independent groups of trials: shape (releases,), by a polynomial cut at degree k."""
+    """P[fewer than k successes] for independent groups of trials, by a polynomial cut at degree k."""
     state = np.zeros((chance.shape[0], k))
     state[:, 0] = 1.0
     for group, trials in enumerate(count):

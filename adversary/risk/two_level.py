@@ -1,16 +1,19 @@
 """Expected disclosure risk with two levels: block, block group, and the sum of the block's siblings.
 
-The block's own noise enters the log-odds linearly, so it sums to one look-up; what is left is a sum over the pairs (noisy
-group count, noisy rest). For all pairs at once the weight of the rest's true count is a matrix product of positive terms:
-no logarithm is taken inside, no digit is lost, and nothing underflows inside the windows (every entry is at least the term
-of the truth). The windows' bound on what is left out is carried through.
+The block's own noise enters the log-odds linearly, so it sums to one look-up; what is left is a sum over the
+pairs (noisy group count, noisy rest). For all pairs at once the weight of the rest's true count is a matrix
+product of positive terms: no logarithm is taken inside, no digit is lost, and nothing underflows inside the
+windows (every entry is at least the term of the truth). The windows' bound on what is left out is carried
+through.
 
-Modes: ``exact`` (the rest is not negative, the stated model), ``integer`` (the rest may be any integer), ``literal`` (the
-stationary law of the paper's two-block sampler whose X1 step ignores X1 <= X2: it belongs to no joint distribution and
-exists to reproduce printed numbers). Noise of the rest: ``approximate`` (one discrete Gaussian of parameter
-``others * sigma2``, equation (3.7)), ``exact`` (the convolution), ``mixed`` (drawn exactly, read approximately).
+Modes: ``exact`` (the rest is not negative, the stated model), ``integer`` (the rest may be any integer),
+``literal`` (the stationary law of the paper's two-block sampler whose X1 step ignores X1 <= X2: it belongs to
+no joint distribution and exists to reproduce printed numbers). Noise of the rest: ``approximate`` (one
+discrete Gaussian of parameter ``others * sigma2``, equation (3.7)), ``exact`` (the convolution), ``mixed``
+(drawn exactly, read approximately).
 
-Held to account by tests/risk/test_two_level.py and the ids ``f4_ f5_ f5t0_ f6_ mc_ hier_ noise_ s4_ t8_`` of the reference.
+Held to account by tests/risk/test_two_level.py and the ids ``f4_ f5_ f5t0_ f6_ mc_ hier_ noise_ s4_ t8_`` of
+the reference.
 
 Sources: Kazan & Reiter (arXiv 2204.04253), section 3.2; expected values by our own derivation.
 """
@@ -66,7 +69,8 @@ class TwoLevelDesign:
     noise
         ``"approximate"``, ``"exact"`` or ``"mixed"``: the noise of the sum.
     log_rest_prior
-        Log prior of the rest's true count, a function of an int array (log-concave; ``-inf`` allowed); flat by default.
+        Log prior of the rest's true count, a function of an int array (log-concave; ``-inf`` allowed); flat
+        by default.
 
     Raises
     ------
@@ -91,15 +95,24 @@ class TwoLevelDesign:
         for name in ("sigma2", "group_sigma2", "one_rest_sigma2"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
-                msg = f"{name} must be positive and finite, got {value}: use expected_one_level without a second level"
+                msg = (
+                    f"{name} must be positive and finite, got {value}: "
+                    "use expected_one_level without a second level"
+                )
                 raise ModelError(msg, value)
         if int(self.others) != self.others or self.others < 1:
-            msg = f"others must be a whole number of at least 1, got {self.others}: an only child is expected_uniqueness"
+            msg = (
+                f"others must be a whole number of at least 1, got {self.others}: "
+                "an only child is expected_uniqueness"
+            )
             raise ModelError(msg, self.others)
         checked_choice(self.mode, ("exact", "integer", "literal"), "mode")
         checked_choice(self.noise, ("approximate", "exact", "mixed"), "noise")
         if self.mode == "literal" and (self.noise == "exact" or self.log_rest_prior is not None):
-            msg = "the literal mode replicates the paper: approximate noise and a flat rest only, use mode='exact'"
+            msg = (
+                "the literal mode replicates the paper: "
+                "approximate noise and a flat rest only, use mode='exact'"
+            )
             raise UnsupportedModelError(msg, self)
 
     @property
@@ -128,19 +141,23 @@ class TwoLevelDesign:
 def _rest_support(
     design: TwoLevelDesign, group: NDArray[np.int64], rest: NDArray[np.int64], widened: int = 1
 ) -> NDArray[np.int64]:
-    """True counts of the rest that carry all but ``_CUT`` of every entry's weight.
+    """Find the true counts of the rest that carry all but ``_CUT`` of every entry's weight.
 
-    Off an entry's mode m the weight falls at least as ``exp(-tau (j - m)^2 / 2)`` where noise and prior have a closed mode.
-    Otherwise the window is a first guess that :func:`_edges_are_light` accepts or has widened.
+    Off an entry's mode m the weight falls at least as ``exp(-tau (j - m)^2 / 2)`` where noise and prior have
+    a closed mode. Otherwise the window is a first guess that :func:`_edges_are_light` accepts or has widened.
     """
     s2, s3 = design.group_sigma2, design.summed_sigma2
     reach = math.sqrt(-2.0 * math.log(_CUT) * s2 * s3 / (s2 + s3)) + 2.0
-    corners = [(s3 * b + s2 * y) / (s2 + s3) for b in (int(group[0]), int(group[-1])) for y in (int(rest[0]), int(rest[-1]))]
+    corners = [
+        (s3 * b + s2 * y) / (s2 + s3)
+        for b in (int(group[0]), int(group[-1]))
+        for y in (int(rest[0]), int(rest[-1]))
+    ]
     if not design.has_closed_mode:
         reach = widened * (math.sqrt(2.0 * (70.0 - math.log(_CUT)) * s2) + 2.0)
         corners = [float(group[0]), float(group[-1])]
     low = math.floor(min(corners) - reach)
-    high = math.ceil(max(max(corners), 0.0) + reach)
+    high = math.ceil(max(*corners, 0.0) + reach)
     if design.mode != "integer":
         low = max(low, 0)
     return np.arange(low, max(high, low + 1) + 1)
@@ -149,7 +166,7 @@ def _rest_support(
 def _rest_weights(
     design: TwoLevelDesign, support: NDArray[np.int64], rest: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Weight of a true rest (columns) given its noisy value (rows), each row scaled by the prior's largest weight."""
+    """Weight of a true rest (columns) given its noisy value (rows)."""
     first, last = int(rest[0] - support[-1]), int(rest[-1] - support[0])
     size = max(abs(first), abs(last))
     table = design.log_rest_noise(size, read=True)
@@ -162,16 +179,20 @@ def _rest_weights(
 def _group_weights(
     sigma2: float, group: NDArray[np.int64], support: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Likelihood of a noisy group count (rows) if the group holds ``support`` (columns), scaled by row; log scales."""
+    """Likelihood of a noisy group count (rows) for each of ``support`` (columns), and the log scales."""
     exponent = (group[:, None] - support[None, :]).astype(np.float64) ** 2 / (-2.0 * sigma2)
     top = exponent.max(axis=1)
     return np.exp(exponent - top[:, None]), top
 
 
 def _edges_are_light(
-    likelihood: NDArray[np.float64], weight: NDArray[np.float64], mass: NDArray[np.float64], *, open_below: bool
+    likelihood: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    mass: NDArray[np.float64],
+    *,
+    open_below: bool,
 ) -> bool:
-    """Whether the weight beyond both ends is below 1e-18 of every entry, by the ratio bound for log-concave weights."""
+    """Whether the weight beyond both ends is below 1e-18 of every entry (ratio bound)."""
     for last, before, wanted in ((-1, -2, True), (0, 1, open_below)):
         if not wanted:
             continue
@@ -186,11 +207,14 @@ def _edges_are_light(
 def _gain_table(
     design: TwoLevelDesign, group: NDArray[np.int64], rest: NDArray[np.int64], widened: int = 1
 ) -> NDArray[np.float64]:
-    """What group and rest add to the log-odds (modes exact and integer): shape (group.size, rest.size)."""
+    """Gain in log-odds from group and rest (modes exact and integer), shape (group.size, rest.size)."""
     wide = np.concatenate([[group[0] - 1], group])
     support = _rest_support(design, wide, rest, widened)
     if support.size * max(wide.size, rest.size) > _LARGEST or wide.size * rest.size > _LARGEST:
-        msg = f"{wide.size} x {rest.size} x {support.size} terms are too many: narrow the windows (tolerance) or use less noise"
+        msg = (
+            f"{wide.size} x {rest.size} x {support.size} terms are too many: "
+            "narrow the windows (tolerance) or use less noise"
+        )
         raise UnsupportedModelError(msg, design)
     likelihood, scale = _group_weights(design.group_sigma2, wide, support)
     weight = _rest_weights(design, support, rest)
@@ -208,13 +232,15 @@ def _gain_table(
 def _gain_by_logs(
     design: TwoLevelDesign, wide: NDArray[np.int64], support: NDArray[np.int64], rest: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """The same by log-sum-exp, for releases so far from every truth that the products underflow."""
+    """Do the same by log-sum-exp, for releases so far from every truth that the products underflow."""
     size = int(max(abs(rest[0] - support[-1]), abs(rest[-1] - support[0])))
     table = design.log_rest_noise(size, read=True)
     prior = 0.0 if design.log_rest_prior is None else design.log_rest_prior(support)
     out = np.empty((wide.size, rest.size))
     for column, y in enumerate(rest):
-        terms = table[y - support + size] + prior - (wide[:, None] - support) ** 2 / (2.0 * design.group_sigma2)
+        terms = (
+            table[y - support + size] + prior - (wide[:, None] - support) ** 2 / (2.0 * design.group_sigma2)
+        )
         top = terms.max(axis=1, keepdims=True)
         out[:, column] = (top + np.log(np.exp(terms - top).sum(axis=1, keepdims=True)))[:, 0]
     return np.asarray(out[:-1] - out[1:])
@@ -236,8 +262,8 @@ def two_level_log_odds(
     design
         What is published and how it is read.
     block, group, rest
-        Noisy counts, each an increasing run of consecutive integers. ``block`` and ``group`` less the known persons of the
-        block, ``rest`` as it is (supplement S1.1).
+        Noisy counts, each an increasing run of consecutive integers. ``block`` and ``group`` less the known
+        persons of the block, ``rest`` as it is (supplement S1.1).
     p, log_odds
         Prior, given once.
 
@@ -248,7 +274,8 @@ def two_level_log_odds(
 
     Examples
     --------
-    >>> design = TwoLevelDesign(sigma2=1 / (2 * 0.09922635422547502), group_sigma2=1 / (2 * 0.24648450960703558), others=27)
+    >>> rho1, rho2 = 0.09922635422547502, 0.24648450960703558
+    >>> design = TwoLevelDesign(sigma2=1 / (2 * rho1), group_sigma2=1 / (2 * rho2), others=27)
     >>> release = [np.array([n]) for n in (2, 1, -1)]
     >>> round(float(two_level_log_odds(design, *release, p=0.5)[0, 0, 0]), 9)
     0.013151495
@@ -257,9 +284,11 @@ def two_level_log_odds(
     block, group, rest = (np.asarray(v, dtype=np.int64) for v in (block, group, rest))
     for name, run in (("block", block), ("group", group), ("rest", rest)):
         if run.ndim != 1 or run.size == 0 or np.any(np.diff(run) != 1):
-            msg = f"{name} must be a run of consecutive integers, got {run}: ask for single releases one by one"
+            msg = (
+                f"{name} must be a run of consecutive integers, got {run}: ask for single releases one by one"
+            )
             raise ModelError(msg, run)
-    own = (2.0 * block - 1.0) / (2.0 * design.sigma2)
+    own = (2.0 * block.astype(np.float64) - 1.0) / (2.0 * design.sigma2)
     if design.mode == "literal":
         return _literal_log_odds(design, own + prior, group, rest)
     return np.asarray(own[:, None, None] + (prior + _gain_table(design, group, rest)))
@@ -285,9 +314,7 @@ def _literal_log_odds(
     return out
 
 
-def _laws(
-    design: TwoLevelDesign, total: int, prior: float, left_out: float, present: bool
-) -> LogOddsLaw:
+def _laws(design: TwoLevelDesign, total: int, prior: float, left_out: float, present: bool) -> LogOddsLaw:
     """Law of the log-odds if the group truly holds ``total`` and the target is, or is not, one of them."""
     here = int(present)
     half1, half2 = noise_window(design.sigma2, left_out), noise_window(design.group_sigma2, left_out)
@@ -297,7 +324,7 @@ def _laws(
     w2 = np.exp(dg.log_pmf(n2, design.group_sigma2))
     w3 = np.exp(design.log_rest_noise(half3, read=False))
     group, rest = total + n2, total - here + n3
-    own = (2.0 * (n1 + here) - 1.0) / (2.0 * design.sigma2)
+    own = (2.0 * (n1 + here).astype(np.float64) - 1.0) / (2.0 * design.sigma2)
     if design.mode == "literal":
         table = _literal_log_odds(design, own + prior, group, rest)
         weight = w1[:, None, None] * (w2[:, None] * w3)
@@ -323,8 +350,8 @@ def expected_two_level(
     design
         What is published, and how the adversary reads it.
     total
-        True count of the block group less the known persons of the block, so ``total - 1`` persons are elsewhere if the
-        target is present and ``total`` if not (the paper's x2 with nobody known).
+        True count of the block group less the known persons of the block, so ``total - 1`` persons are
+        elsewhere if the target is present and ``total`` if not (the paper's x2 with nobody known).
     p, log_odds
         Prior, given once.
     truth
@@ -348,7 +375,8 @@ def expected_two_level(
 
     Examples
     --------
-    >>> design = TwoLevelDesign(sigma2=1 / (2 * 0.09922635422547502), group_sigma2=1 / (2 * 0.24648450960703558), others=27)
+    >>> rho1, rho2 = 0.09922635422547502, 0.24648450960703558
+    >>> design = TwoLevelDesign(sigma2=1 / (2 * rho1), group_sigma2=1 / (2 * rho2), others=27)
     >>> round(expected_two_level(design, 1, p=0.5).right, 6)
     0.318191
     """
@@ -360,10 +388,15 @@ def expected_two_level(
         raise ModelError(msg, tolerance)
     least = 0 if truth == "absent" else 1
     if design.mode != "integer" and total < least:
-        msg = f"a group with total {total} cannot be with truth {truth!r}: the rest would be negative, give at least {least}"
+        msg = (
+            f"a group with total {total} cannot be with truth {truth!r}: "
+            f"the rest would be negative, give at least {least}"
+        )
         raise ModelError(msg, total)
     smaller = math.exp(-float(np.logaddexp(0.0, abs(prior))))
     left_out = max(tolerance * max(smaller, 1e-12) / 3.0, 1e-75)
     present = _laws(design, total, prior, left_out, True) if truth != "absent" else None
     absent = _laws(design, total, prior, left_out, False) if truth != "present" else None
-    return summarise(present, absent, prior, truth, ties, method=f"sum over a lattice of releases, mode {design.mode}")
+    return summarise(
+        present, absent, prior, truth, ties, method=f"sum over a lattice of releases, mode {design.mode}"
+    )

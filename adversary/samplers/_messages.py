@@ -1,8 +1,9 @@
 """Many short log-concave sequences at once: the arithmetic under :mod:`adversary.samplers.tree`.
 
-A message is a run of non-negative weights on consecutive counts, scaled to a largest value of one. They are kept end to end in
-one flat array and gathered into padded batches of similar width, so that NumPy convolves hundreds of pairs in one call. All
-sums are of positive terms (never a Fourier transform): small probabilities keep their digits.
+A message is a run of non-negative weights on consecutive counts, scaled to a largest value of one. They are
+kept end to end in one flat array and gathered into padded batches of similar width, so that NumPy convolves
+hundreds of pairs in one call. All sums are of positive terms (never a Fourier transform): small probabilities
+keep their digits.
 
 Not public. Held to account by tests/samplers/test_tree.py.
 """
@@ -24,19 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["Pool", "chunks"]
 
 _ROWS = 192  # rows of a batch: its arrays stay in the second-level cache
-_FEW = 1024  # so many messages are cheap: near the root, where conflicts gather, they are cut three times deeper
+_FEW = (
+    1024  # so many messages are cheap: near the root, where conflicts gather, they are cut three times deeper
+)
 _DEEPEST = 640.0  # -log of the deepest cut; e^-640 is still a normal double
 
 
 def chunks(*widths: Ints) -> Iterator[Ints]:
-    """Indices in batches of similar widths."""
+    """Yield indices in batches of similar widths."""
     order = np.lexsort(widths)
     for start in range(0, order.size, _ROWS):
         yield order[start : start + _ROWS]
 
 
 class Pool:
-    """All messages of a tree: weights from below (``value``) and from outside (``outside``) on the same windows.
+    """All messages of a tree: weights from below (``value``) and from ``outside`` on the same windows.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ class Pool:
         return names
 
     def put(self, names: Ints, batch: Floats, low: Ints, width: Ints, siblings: int) -> None:
-        """Store a padded batch (zero beyond ``width``), one of ``siblings`` messages, its light ends cut off."""
+        """Store a padded batch (zero beyond ``width``) out of ``siblings`` messages, light ends cut off."""
         top = batch.max(axis=1, keepdims=True)
         depth = self.depth[names] * (3.0 if siblings <= _FEW else 1.0)
         heavy = batch > np.exp(-np.minimum(depth, _DEEPEST))[:, None] * top
@@ -133,7 +136,7 @@ class Pool:
         return names
 
     def divide(self, left: Ints, right: Ints, whole: Ints) -> None:
-        """Weights from outside for the parts of sums: correlate the sum's with the other part's weights from below."""
+        """Weights from outside for the parts of sums: the sum's, correlated with the other's."""
         for part in chunks(self.width[left], self.width[right]):
             one, two = left[part], right[part]
             a, b = self.padded(self.value, one), self.padded(self.value, two)
@@ -151,7 +154,7 @@ class Pool:
             self.write_outside(two, for_two)
 
     def tail_bounds(self) -> Floats:
-        """For every message, a bound on the posterior probability beyond its cut ends (log-concave ratio bound)."""
+        """Bound the posterior probability beyond the cut ends of every message (log-concave ratio bound)."""
         bound = np.zeros(self.count)
         open_ends = np.flatnonzero(self.cut_low[: self.count] | self.cut_high[: self.count])
         for part in chunks(self.width[open_ends]):
@@ -166,7 +169,9 @@ class Pool:
             ):
                 last, before = belief[row, edge], belief[row, inner]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    tail = np.where(last < before, last * last / (before - last), np.where(last > 0, np.inf, 0.0))
+                    tail = np.where(
+                        last < before, last * last / (before - last), np.where(last > 0, np.inf, 0.0)
+                    )
                     share = np.where(total > 0, tail / total, np.inf)
                 bound[names] += np.where(cut, share, 0.0)
         return bound

@@ -1,11 +1,13 @@
 """Exact posterior log-odds of block targets from their path of ancestors, upper levels shared.
 
-A path of h levels is a narrow tree: each ancestor's count is the count below it plus a *rest*, the sum of the other children,
-of which one noisy total is known. The message that comes down to the block group is the same for all of its blocks, so it is
-worked out once (:class:`UpperMessage`) and each block then costs one short sum.
+A path of h levels is a narrow tree: each ancestor's count is the count below it plus a *rest*, the sum of the
+other children, of which one noisy total is known. The message that comes down to the block group is the same
+for all of its blocks, so it is worked out once (:class:`UpperMessage`) and each block then costs one short
+sum.
 
-The rest's noise is read as one discrete Gaussian of parameter (number of siblings) x sigma2, equation (3.7); for narrow noise,
-or to use every sibling's own count, solve the whole tree instead (:mod:`adversary.samplers.tree`).
+The rest's noise is read as one discrete Gaussian of parameter (number of siblings) x sigma2, equation (3.7);
+for narrow noise, or to use every sibling's own count, solve the whole tree instead
+(:mod:`adversary.samplers.tree`).
 
 Held to account by tests/samplers/test_tree.py and the ids ``chain_`` of kazan_reiter.json.
 """
@@ -35,8 +37,11 @@ def _tree_of(
     noisy: Sequence[int], sigma2: Sequence[float], rest: Sequence[int], rest_sigma2: Sequence[float]
 ) -> tuple[list[int], list[int], list[float]]:
     """Parents, counts and noise of the tree: root first, the path's own bottom node last."""
-    if not len(noisy) == len(sigma2) or not len(rest) == len(rest_sigma2) == len(noisy) - 1:
-        msg = f"{len(noisy)} levels need {len(noisy)} noise parameters and {len(noisy) - 1} rests, got {len(rest)}"
+    if len(noisy) != len(sigma2) or not len(rest) == len(rest_sigma2) == len(noisy) - 1:
+        msg = (
+            f"{len(noisy)} levels need {len(noisy)} noise parameters and {len(noisy) - 1} rests, "
+            f"got {len(rest)}"
+        )
         raise ModelError(msg, rest)
     parent, count, noise = [-1], [int(noisy[-1])], [float(sigma2[-1])]
     above = 0
@@ -140,15 +145,16 @@ class UpperMessage:
         Parameters
         ----------
         noisy, rest, known, log_odds
-            Noisy counts of the blocks, noisy totals of their rests, persons known, prior log-odds; broadcast, shape (n,).
+            Noisy counts of the blocks, noisy totals of their rests, persons known, prior log-odds; broadcast,
+            shape (n,).
         sigma2, rest_sigma2
             Noise parameters of a block's count and of a rest's total.
 
         Returns
         -------
         ndarray
-            Shape (n,). Blocks whose rest contradicts the message so that more than 1e-15 of the weight may lie outside its
-            window are solved one by one.
+            Shape (n,). Blocks whose rest contradicts the message so that more than 1e-15 of the weight may
+            lie outside its window are solved one by one.
         """
         block, other, here, prior = np.broadcast_arrays(
             np.atleast_1d(noisy), np.atleast_1d(rest), np.atleast_1d(known), np.atleast_1d(log_odds)
@@ -187,7 +193,7 @@ class UpperMessage:
                 sums.append(top[:, 0] + np.log(total))
                 for edge, inner, natural in ((-1, -2, False), (0, 1, self.support[0] == 0)):
                     e, i = share[:, edge], share[:, min(inner, share.shape[1] - 1)]
-                    # beyond the edge lies at most e r / (1 - r), r = e / i; the group cannot hold fewer than known
+                    # beyond the edge lies at most e r / (1 - r), r = e / i
                     open_end = (elsewhere[:, edge] > 0) & (not natural) & (e > 0)
                     sure &= ~open_end | ((e < i) & (e * e <= _EDGE * total * (i - e)))
                 sure &= np.isfinite(sums[-1])

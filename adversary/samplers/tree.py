@@ -1,19 +1,20 @@
 """Exact posteriors of all counts on a tree of geounits, for one cell, by passing messages up and down.
 
-Every geounit may have a noisy count of its own, an exact one (an invariant), or none; a parent is the sum of its children; the
-leaves have a prior each. Up: the weight of a node's count given everything below it is its own likelihood times the convolution
-over its children. Down: the weight given everything else. Their product is the posterior, for every block at once, siblings'
-own measurements used.
+Every geounit may have a noisy count of its own, an exact one (an invariant), or none; a parent is the sum of
+its children; the leaves have a prior each. Up: the weight of a node's count given everything below it is its
+own likelihood times the convolution over its children. Down: the weight given everything else. Their product
+is the posterior, for every block at once, siblings' own measurements used.
 
-The weights are log-concave (Gaussian likelihoods, log-concave priors, and both operations keep it), so what lies beyond the end
-of a window is at most ``f(end) r / (1 - r)`` with r the last ratio. That is checked on the *posterior* of every message when all
-is done; if the release is so strange that it fails, everything is done again with longer windows.
+The weights are log-concave (Gaussian likelihoods, log-concave priors, and both operations keep it), so what
+lies beyond the end of a window is at most ``f(end) r / (1 - r)`` with r the last ratio. That is checked on
+the *posterior* of every message when all is done; if the release is so strange that it fails, everything is
+done again with longer windows.
 
-It is not a sampler, needs no compiled code, and does not estimate by least squares. A prior that is flat on the leaves is not
-flat on totals: it implies C(y + d - 1, d - 1) on a total of d leaves.
+It is not a sampler, needs no compiled code, and does not estimate by least squares. A prior that is flat on
+the leaves is not flat on totals: it implies C(y + d - 1, d - 1) on a total of d leaves.
 
-Held to account by tests/samplers/test_tree.py: enumeration on small trees, the vectors ``exact_posterior`` of spines.json, the
-ids ``tree_ t8_ s4_`` of kazan_reiter.json.
+Held to account by tests/samplers/test_tree.py: enumeration on small trees, the vectors ``exact_posterior`` of
+spines.json, the ids ``tree_ t8_ s4_`` of kazan_reiter.json.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 
 from adversary.errors import ModelError, SamplingError, UnsupportedModelError
 from adversary.samplers._messages import Pool, chunks
+from adversary.samplers.leaf_prior import LeafPrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,95 +45,6 @@ _WIDEST = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class LeafPrior:
-    """Prior of a leaf's count on 0, 1, 2, ...
-
-    Parameters
-    ----------
-    name
-        In words.
-    parameter
-        Mean (Poisson) or ratio (geometric).
-    table
-        Log weights of 0, 1, ... (tabulated); none beyond.
-
-    Examples
-    --------
-    >>> LeafPrior.poisson(2.0).log_weight(np.array([0, 1])).round(4).tolist()
-    [-2.0, -1.3069]
-    """
-
-    name: str
-    parameter: float = math.nan
-    table: NDArray[np.float64] | None = field(default=None, repr=False)
-
-    @classmethod
-    def flat(cls) -> LeafPrior:
-        """Every count alike: improper."""
-        return cls("flat")
-
-    @classmethod
-    def poisson(cls, mean: float) -> LeafPrior:
-        """Poisson with a mean above 0."""
-        if not (mean > 0 and math.isfinite(mean)):
-            msg = f"a Poisson mean must be positive, got {mean}: give sigma2 = 0 for a count that is known"
-            raise ModelError(msg, mean)
-        return cls("poisson", float(mean))
-
-    @classmethod
-    def geometric(cls, ratio: float) -> LeafPrior:
-        """Geometric: each further person multiplies the probability by ``ratio``, in (0, 1)."""
-        if not 0 < ratio < 1:
-            msg = f"a geometric ratio must lie between 0 and 1, got {ratio}: use LeafPrior.flat() for 1"
-            raise ModelError(msg, ratio)
-        return cls("geometric", float(ratio))
-
-    @classmethod
-    def tabulated(cls, probabilities: ArrayLike) -> LeafPrior:
-        """Any weights of 0, 1, ..., K; need not sum to one."""
-        weights = np.asarray(probabilities, dtype=np.float64)
-        if weights.ndim != 1 or not np.all(weights >= 0) or not np.all(np.isfinite(weights)) or not weights.sum() > 0:
-            msg = f"a tabulated prior is a list of weights, none negative and not all zero, got {probabilities}"
-            raise ModelError(msg, probabilities)
-        with np.errstate(divide="ignore"):
-            return cls("tabulated", table=np.log(weights / weights.sum()))
-
-    @property
-    def log_concave(self) -> bool:
-        """Whether the bound on what windows leave out is proven for it."""
-        if self.table is None:
-            return True
-        support = np.flatnonzero(np.isfinite(self.table))
-        inner = self.table[support[0] : support[-1] + 1]
-        return bool(np.all(np.isfinite(inner)) and np.all(np.diff(inner, 2) <= 1e-12))
-
-    def log_weight(self, count: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Log weight of counts, ``-inf`` where impossible."""
-        n = np.asarray(count)
-        if self.table is not None:
-            inside = (n >= 0) & (n < self.table.size)
-            return np.where(inside, self.table[np.where(inside, n, 0)], -np.inf)
-        out = np.zeros(n.shape)
-        if self.name == "poisson":
-            size = int(max(n.max(initial=0), 0)) + 1
-            log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, size + 1.0)))])
-            out = n * math.log(self.parameter) - self.parameter - log_factorial[np.maximum(n, 0)]
-        elif self.name == "geometric":
-            out = n * math.log(self.parameter) + math.log1p(-self.parameter)
-        return np.where(n < 0, -np.inf, out)
-
-    def reach(self, depth: float) -> float:
-        """Count beyond which the prior's weight is below ``exp(-depth)``: infinite if flat."""
-        if self.table is not None:
-            return float(self.table.size - 1)
-        if self.name == "poisson":
-            return math.ceil(self.parameter + math.sqrt(2.0 * depth * self.parameter) + depth)
-        if self.name == "geometric":
-            return math.ceil(depth / -math.log(self.parameter))
-        return math.inf
-
-
-@dataclass(frozen=True, eq=False)
 class TreePosterior:
     """Posterior of every count of a tree.
 
@@ -142,8 +55,9 @@ class TreePosterior:
     mean, sd
         Posterior mean and standard deviation of every node's count, shape (nodes,).
     log_likelihood_ratio
-        For every leaf: log of P[release | count = known + 1] / P[release | count = known], the leaf's own prior left
-        aside, so that a target's posterior log-odds are ``logit(p) + log_likelihood_ratio``; NaN where no ``known`` was given.
+        For every leaf: log of P[release | count = known + 1] / P[release | count = known], the leaf's own
+        prior left aside, so that a target's posterior log-odds are ``logit(p) + log_likelihood_ratio``; NaN
+        where no ``known`` was given.
     log_ratio
         The same with the leaf's prior: log of P[count = known + 1 | release] / P[count = known | release].
     left_out_bound
@@ -230,7 +144,7 @@ def solve_tree(
     --------
     >>> solved = solve_tree([-1, 0, 0], [3, 1, 1], [1.0, 2.0, 2.0], known=[0, 0])
     >>> solved.mean.round(4).tolist()
-    [2.8058, 1.4029, 1.4029]
+    [2.8645, 1.4323, 1.4323]
     """
     problem = _Problem.checked(parent, noisy, sigma2, prior, prior_of, known)
     for depth in _DEPTHS:
@@ -244,7 +158,10 @@ def solve_tree(
                 return sweep.answer(float(bounds.sum()))
             # cut deeper only where it is felt: usually a few messages near the root
             depths = depths * np.where(bounds > 1e-3 * tolerance / bounds.size, 2.0, 1.0)
-    msg = "the release contradicts itself by more than 35 standard deviations: check the counts and the exact totals"
+    msg = (
+        "the release contradicts itself by more than 35 standard deviations: "
+        "check the counts and the exact totals"
+    )
     raise SamplingError(msg, noisy)
 
 
@@ -272,7 +189,12 @@ class _Problem:
         known: ArrayLike | None,
     ) -> _Problem:
         up = np.asarray(parent, dtype=np.int64)
-        if up.ndim != 1 or up.size == 0 or up[0] != -1 or np.any((up[1:] < 0) | (up[1:] >= np.arange(1, up.size))):
+        if (
+            up.ndim != 1
+            or up.size == 0
+            or up[0] != -1
+            or np.any((up[1:] < 0) | (up[1:] >= np.arange(1, up.size)))
+        ):
             msg = f"parents must precede their children and node 0 be the root with parent -1, got {up}"
             raise ModelError(msg, parent)
         s2 = np.broadcast_to(np.asarray(sigma2, dtype=np.float64), up.shape)
@@ -286,7 +208,9 @@ class _Problem:
         counts = np.where(np.isfinite(s2), given, 0).astype(np.int64)
         leaf = np.setdiff1d(np.arange(up.size), up)
         priors = (prior or LeafPrior.flat(),) if isinstance(prior, LeafPrior | None) else tuple(prior)
-        which = np.zeros(leaf.size, dtype=np.int64) if prior_of is None else np.asarray(prior_of, dtype=np.int64)
+        which = (
+            np.zeros(leaf.size, dtype=np.int64) if prior_of is None else np.asarray(prior_of, dtype=np.int64)
+        )
         others = None if known is None else np.broadcast_to(np.asarray(known, dtype=np.int64), leaf.shape)
         if which.shape != leaf.shape or np.any((which < 0) | (which >= len(priors))):
             msg = f"prior_of must name one of {len(priors)} priors for each of {leaf.size} leaves"
@@ -318,7 +242,7 @@ class _Sweep:
         self.steps: list[tuple[Ints, list[tuple[Ints, Ints, Ints]]]] = []
 
     def run(self) -> Floats | None:
-        """Do both passes; a bound on what each message leaves out, or None if an exact count lay outside a window."""
+        """Do both passes; a bound for each message, or None if an exact count lay outside a window."""
         internal = np.zeros(self.problem.parent.size, dtype=bool)
         internal[self.problem.parent[1:]] = True
         self._leaves()
@@ -342,14 +266,21 @@ class _Sweep:
         width = np.sqrt(2.0 * np.where(measured, s2, 0.0) * self.leaf_depth)
         high = np.where(measured, centre + np.sqrt(np.minimum(centre, 0.0) ** 2 + width**2), np.inf)
         low = np.where(is_flat & measured, np.maximum(centre - width, 0.0), 0.0)
-        high = np.where(is_flat, np.minimum(high, self._soft_cap()), np.where(measured, np.maximum(high, proper), proper))
-        table_end = np.array([math.inf if prior.table is None else prior.table.size - 1.0 for prior in p.priors])
+        high = np.where(
+            is_flat, np.minimum(high, self._soft_cap()), np.where(measured, np.maximum(high, proper), proper)
+        )
+        table_end = np.array(
+            [math.inf if prior.table is None else prior.table.size - 1.0 for prior in p.priors]
+        )
         natural = np.minimum(cap, table_end[p.prior_of])
         ended = natural <= high
         high = np.minimum(high, natural)
         if np.any(np.isinf(high)):
             node = int(p.leaf[np.isinf(high)][0])
-            msg = f"nothing bounds the count of leaf {node}: measure it or one above it, or give it a proper prior"
+            msg = (
+                f"nothing bounds the count of leaf {node}: "
+                "measure it or one above it, or give it a proper prior"
+            )
             raise ModelError(msg, node)
         if p.known is not None:
             low = np.minimum(low, p.known)
@@ -358,7 +289,10 @@ class _Sweep:
         exact = s2 == 0
         low, high = np.where(exact, centre, low), np.where(exact, centre, high)
         if np.any(high - low >= _WIDEST):
-            msg = f"a leaf's window holds {int((high - low).max())} counts, more than {_WIDEST}: measure it less coarsely"
+            msg = (
+                f"a leaf's window holds {int((high - low).max())} counts, more than {_WIDEST}: "
+                "measure it less coarsely"
+            )
             raise UnsupportedModelError(msg, int((high - low).max()))
         return low.astype(np.int64), high.astype(np.int64), ended | exact
 
@@ -367,7 +301,9 @@ class _Sweep:
         p = self.problem
         reach = np.full(p.parent.size, np.inf)
         seen = np.isfinite(p.sigma2)
-        spread = np.sqrt(np.minimum(p.noisy[seen], 0.0) ** 2 + 2.0 * float(self.leaf_depth.max()) * p.sigma2[seen])
+        spread = np.sqrt(
+            np.minimum(p.noisy[seen], 0.0) ** 2 + 2.0 * float(self.leaf_depth.max()) * p.sigma2[seen]
+        )
         reach[seen] = p.noisy[seen] + spread
         for node in range(1, p.parent.size) if not seen[p.leaf].all() else ():
             reach[node] = min(reach[node], reach[p.parent[node]]) if not seen[node] else reach[node]
@@ -405,7 +341,9 @@ class _Sweep:
         excess = (np.abs(count - centre) - nearest) * (np.abs(count - centre) + nearest)
         with np.errstate(divide="ignore", invalid="ignore"):
             exponent = excess / (-2.0 * s2)
-        return np.asarray(np.where(s2 == 0, np.where(count == centre, 0.0, -np.inf), np.where(np.isinf(s2), 0.0, exponent)))
+        return np.asarray(
+            np.where(s2 == 0, np.where(count == centre, 0.0, -np.inf), np.where(np.isinf(s2), 0.0, exponent))
+        )
 
     def _up(self, nodes: Ints) -> bool:
         p = self.problem
@@ -519,6 +457,4 @@ class _Sweep:
                     ratio[mine] += prior.log_weight(p.known[mine] + 1) - prior.log_weight(p.known[mine])
         cut = math.exp(-float(self.leaf_depth.min()))
         proven = all(prior.log_concave for prior in p.priors)
-        return TreePosterior(
-            p.leaf, mean, sd, likelihood_ratio, ratio, bound, proven, cut, pool, self.name
-        )
+        return TreePosterior(p.leaf, mean, sd, likelihood_ratio, ratio, bound, proven, cut, pool, self.name)
