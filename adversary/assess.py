@@ -39,7 +39,15 @@ import numpy as np
 from adversary.errors import BudgetError, FileFormatError, ReleaseError
 from adversary.privacy.budget import Allocation, Rho, noise_scale
 from adversary.privacy.discrete_gaussian import sample
-from adversary.readers.pl94 import AXES, LEVELS, Pl94Table, find_mismatches, read_pl94
+from adversary.readers.pl94 import (
+    AXES,
+    LEVELS,
+    Pl94Table,
+    cell_labels,
+    find_mismatches,
+    query_axes,
+    read_pl94,
+)
 from adversary.samplers import closed
 
 if TYPE_CHECKING:
@@ -47,23 +55,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["NOTE", "QUERIES", "TIE", "AssessResult", "assess_pl94"]
-
-QUERIES: tuple[str, ...] = (
-    "votingage",
-    "hispanic",
-    "cenrace",
-    "votingage * hispanic",
-    "votingage * cenrace",
-    "hispanic * cenrace",
-    "votingage * hispanic * cenrace",
-)
-"""Queries whose counts P1 to P4 determine; those with group quarters by race are in no published table."""
+__all__ = ["NOTE", "TIE", "AssessResult", "assess_pl94"]
 
 NOTE = (
-    "published tables carry the Bureau's own protection; here they stand for the truth, noise is drawn anew"
+    "published tables carry the Bureau's own protection; here they stand for the truth, and get new noise;"
+    " only this query's counts are used, the other queries of a real release would tell more"
 )
-"""What every summary says about its input."""
+"""What every summary says about its input and its limits."""
 
 TIE = 1e-9
 """Log-odds up to this count as "exactly 1/2": with two levels ties are broken only by rounding."""
@@ -81,8 +79,8 @@ class AssessResult:
         noisy_rest (sum over the other geounits of the group) and groups (their number); prior, posterior,
         risk (R' = posterior/prior), log_odds, decision.
     assumptions
-        source, level, levels, query, allocation, convention, rho and sigma2 by level, prior, seed,
-        risk_threshold.
+        source, level, levels, query, allocation, allocation_rho (of the whole), convention, rho and sigma2 by
+        level, prior, seed, risk_threshold.
     geounits, people
         How many geounits and people the table has.
     """
@@ -197,7 +195,11 @@ class AssessResult:
             f"{level} rho {float(Fraction(s['rho'][level])):.6g}, sigma2 {s['sigma2'][level]:.6g}"
             for level in s["levels"]
         )
-        allocation = f"allocation {s['allocation']}" if s["allocation"] else "no allocation"
+        allocation = "no allocation"
+        if s["allocation"]:
+            allocation = (
+                f"allocation {s['allocation']} (rho {float(Fraction(s['allocation_rho'])):.6g} in all)"
+            )
         lines = [
             f"{s['source']}: {s['geounits']} geounits at level {s['level']}, {s['people']} people,"
             f" {s['targets']} of them alone in their cell (the targets)",
@@ -253,7 +255,7 @@ def assess_pl94(  # noqa: PLR0913 (the options of a command; all but the first b
         ``("block", "block_group")``; with two, also the sum over the other geounits of the same upper
         geounit.
     query
-        One of `QUERIES`: which counts are released, and so what being alone means.
+        One of `adversary.readers.pl94.QUERIES`: which counts are released, and so what being alone means.
     convention
         ``"bounded"`` (the Census Bureau's: sigma2 = 1/rho for a histogram) or ``"unbounded"`` (the paper's:
         1/(2 rho)).
@@ -291,7 +293,7 @@ def assess_pl94(  # noqa: PLR0913 (the options of a command; all but the first b
     (147, ['cenrace', 'decision', 'geoid', 'groups'])
     """
     seen = _checked_levels(level, levels)
-    axes = _checked_query(query)
+    query, axes = query_axes(query)
     if not (isinstance(risk_threshold, int | float) and 0 < risk_threshold < math.inf):
         msg = f"risk_threshold must be a positive number, got {risk_threshold!r}: R' = 1 means nothing learnt"
         raise ReleaseError(msg, risk_threshold)
@@ -305,7 +307,8 @@ def assess_pl94(  # noqa: PLR0913 (the options of a command; all but the first b
         )
         raise BudgetError(msg, convention)
     words = _seed_words(seed)
-    budget = _rho_by_level(seen, query, allocation, rho)
+    whole = Allocation.load(allocation) if isinstance(allocation, str) else allocation
+    budget = _rho_by_level(seen, query, whole, rho)
     sigma2 = {name: float(noise_scale(budget[name], convention)) for name in seen}
     for name, value in sigma2.items():
         if not 0 < value < math.inf:
@@ -313,7 +316,7 @@ def assess_pl94(  # noqa: PLR0913 (the options of a command; all but the first b
             msg = f"rho {budget[name]} at level {name} {what}: give a rho above 0 and finite"
             raise BudgetError(msg, budget[name])
     table = read_pl94(folder, level)
-    counts = _marginal(table, axes)
+    counts = table.marginal(axes)
     row, cell = np.nonzero(counts == 1)
     if len(seen) == 1:
         drawn = _noisy(counts, table.geoid, level, sigma2[level], words, np.unique(row))
@@ -325,7 +328,7 @@ def assess_pl94(  # noqa: PLR0913 (the options of a command; all but the first b
         log_odds = closed.two_level_grouped_log_odds(
             block, upper, rest, 0, sigma2[level], sigma2[seen[1]], sigma2[level], groups, prior_log_odds
         )
-    columns = {"geoid": table.geoid[row], **_labels(axes, cell), **noisy}
+    columns = {"geoid": table.geoid[row], **cell_labels(axes, cell), **noisy}
     columns |= _answers(log_odds, prior, prior_log_odds)
     for column in columns.values():
         column.setflags(write=False)
@@ -334,7 +337,8 @@ def assess_pl94(  # noqa: PLR0913 (the options of a command; all but the first b
         "level": level,
         "levels": seen,
         "query": query,
-        "allocation": allocation if isinstance(allocation, str) else getattr(allocation, "name", None),
+        "allocation": allocation.title if isinstance(allocation, Allocation) else allocation,
+        "allocation_rho": str(whole.total) if whole else None,
         "convention": convention,
         "rho": MappingProxyType({name: str(budget[name]) for name in seen}),
         "sigma2": MappingProxyType(sigma2),
@@ -424,22 +428,6 @@ def _two_levels(
     }
 
 
-def _marginal(table: Pl94Table, axes: Sequence[str]) -> NDArray[np.int64]:
-    """Return the counts of the query, shape (n, cells), the last axis running fastest."""
-    gone = tuple(at for at, axis in enumerate(AXES, start=1) if axis not in axes)
-    counts = table.histogram().sum(axis=gone) if gone else table.histogram()
-    return counts.reshape(len(table), -1)
-
-
-def _labels(axes: Sequence[str], cell: NDArray[np.intp]) -> dict[str, NDArray[np.str_]]:
-    """Labels of the cells along every axis; ``*`` along those that were summed over."""
-    at = dict(zip(axes, np.unravel_index(cell, [len(AXES[axis]) for axis in axes]), strict=True))
-    return {
-        axis: np.array(labels)[at[axis]] if axis in at else np.full(cell.shape, "*")
-        for axis, labels in AXES.items()
-    }
-
-
 # ------------------------------------------------------------------------------------------- the arguments
 
 
@@ -459,14 +447,6 @@ def _checked_levels(level: str, levels: Sequence[str] | None) -> tuple[str, ...]
     return seen
 
 
-def _checked_query(query: str) -> tuple[str, ...]:
-    if query not in QUERIES:
-        there = "; ".join(QUERIES)
-        msg = f"tables P1 to P4 do not determine the counts of query {query!r}: choose one of {there}"
-        raise ReleaseError(msg, query)
-    return tuple(query.split(" * "))
-
-
 def _seed_words(seed: int | np.random.SeedSequence | np.random.Generator) -> tuple[int, ...]:
     """Turn a seed into words to which the geounit's code is added."""
     if isinstance(seed, np.random.Generator):
@@ -480,17 +460,15 @@ def _seed_words(seed: int | np.random.SeedSequence | np.random.Generator) -> tup
 
 
 def _rho_by_level(
-    levels: Sequence[str], query: str, allocation: str | Allocation | None, rho: Any
+    levels: Sequence[str], query: str, allocation: Allocation | None, rho: Any
 ) -> dict[str, Rho]:
-    """Budget of the query at each level, from the allocation or as given."""
+    """Return the budget of the query at each level, from the allocation or as given."""
     if (allocation is None) == (rho is None):
-        msg = "give either an allocation (such as '2020-pl94-persons') or rho, not " + (
-            "neither" if rho is None else "both"
-        )
-        raise BudgetError(msg, allocation)
+        which = "neither" if rho is None else "both"
+        msg = f"give either an allocation (such as '2020-pl94-persons') or rho, not {which}"
+        raise BudgetError(msg, rho)
     if allocation is not None:
-        whole = Allocation.load(allocation) if isinstance(allocation, str) else allocation
-        return {level: whole.rho(level, query) for level in levels}
+        return {level: allocation.rho(level, query) for level in levels}
     given = dict(rho) if hasattr(rho, "keys") else dict.fromkeys(levels, rho)
     if set(given) != set(levels):
         named = ", ".join(map(str, given)) or "nothing"

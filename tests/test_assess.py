@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversary.assess import QUERIES, TIE, assess_pl94
+from adversary.assess import TIE, assess_pl94
 from adversary.errors import AdversaryError, BudgetError, FileFormatError, ReleaseError
-from adversary.readers.pl94 import AXES, demo_folder, read_pl94
+from adversary.privacy.budget import Allocation
+from adversary.readers.pl94 import AXES, QUERIES, demo_folder, read_pl94
 from adversary.samplers.closed import rest_noise_error
 
 HERE = Path(__file__).parent
@@ -310,6 +311,33 @@ def test_marginal_queries_have_fewer_cells_and_their_own_targets():
     assert len(result) == (table.histogram().sum(axis=3) == 1).sum()
 
 
+def test_an_allocation_gives_the_querys_own_share_of_the_budget():
+    """Production, persons: rho = (542/339)^2 times the level's share times the query's."""
+    whole = Allocation.load("2020-pl94-persons")
+    result = assess_pl94(
+        demo_folder(), allocation="2020-pl94-persons", seed=1, levels=("block", "block_group")
+    )
+    for level in ("block", "block_group"):
+        share = whole.level[level] * whole.query[level][QUERIES[-1]]
+        rho = Fraction(542, 339) ** 2 * share
+        assert result.assumptions["rho"][level] == str(rho)
+        assert result.assumptions["sigma2"][level] == pytest.approx(float(1 / rho), rel=1e-15)
+    assert result.summary()["allocation"] == "2020-pl94-persons"
+    assert "allocation 2020-pl94-persons (rho 2.55623 in all)" in result.summary_lines()[1]
+    assert "other queries of a real release would tell more" in result.summary_lines()[-1]
+    given = assess_pl94(demo_folder(), allocation=whole, seed=1, levels=("block", "block_group"))
+    np.testing.assert_array_equal(given.columns["log_odds"], result.columns["log_odds"])
+    with pytest.raises(BudgetError, match=r"no allocation called '2020-pl94-person'.*2020-pl94-persons"):
+        assess_pl94(demo_folder(), allocation="2020-pl94-person", seed=1)
+    with pytest.raises(BudgetError, match=r"no query"):
+        assess_pl94(demo_folder(), allocation="2020-pl94-units", seed=1)
+
+
+def test_a_querys_name_may_be_written_loosely():
+    tight = assess_pl94(demo_folder(), rho="0.1", seed=1, query="VotingAge*Hispanic*CENRACE")
+    assert tight.assumptions["query"] == QUERIES[-1]
+
+
 def test_ties_are_decided_absent():
     """At p = 1/2 one level has no tie; two levels tie when they cancel."""
     result = assess_pl94(demo_folder(), rho="0.1", levels=("block", "block_group"), seed=1)
@@ -340,7 +368,11 @@ def test_ties_are_decided_absent():
         ({"prior": 1}, ReleaseError, "strictly between 0 and 1, got 1.0"),
         ({"prior": math.nan}, ReleaseError, "strictly between 0 and 1"),
         ({"prior": "half"}, ReleaseError, "strictly between 0 and 1, got 'half'"),
-        ({"query": "detailed"}, ReleaseError, "'detailed': choose one of votingage; .*hispanic \\* cenrace"),
+        (
+            {"query": "detailed"},
+            FileFormatError,
+            "'detailed': choose one of votingage; .*hispanic \\* cenrace",
+        ),
         (
             {"level": "street"},
             FileFormatError,

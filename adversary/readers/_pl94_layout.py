@@ -16,7 +16,7 @@ import numpy as np
 from adversary.errors import FileFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +30,17 @@ AXES: dict[str, tuple[str, ...]] = {
     "cenrace": RACES,
 }
 """Axes of `Pl94Table.histogram` after the first, and the labels along each."""
+
+QUERIES: tuple[str, ...] = (
+    "votingage",
+    "hispanic",
+    "cenrace",
+    "votingage * hispanic",
+    "votingage * cenrace",
+    "hispanic * cenrace",
+    "votingage * hispanic * cenrace",
+)
+"""Queries whose counts P1 to P4 determine; those with group quarters by race are in no published table."""
 
 LEVELS: dict[str, str] = {
     "state": "040",
@@ -61,6 +72,38 @@ RACE_LEAVES = np.array([column for _, leaves in SUBTOTALS for column in leaves])
 P5_LEAVES = np.array([2, 3, 4, 5, 7, 8, 9])
 SECOND = 71 + 2  # a table by Hispanic origin has the total and the Hispanic people before its race table
 H1 = 71 + 73
+
+
+def query_axes(query: str) -> tuple[str, tuple[str, ...]]:
+    """Return a query's name as `QUERIES` writes it, and its axes.
+
+    Examples
+    --------
+    >>> query_axes("Hispanic*CENRACE")
+    ('hispanic * cenrace', ('hispanic', 'cenrace'))
+    """
+    parts = [part.strip() for part in str(query).lower().split("*")]
+    name = " * ".join(parts)
+    if name not in QUERIES:
+        msg = f"tables P1 to P4 do not give the counts of query {query!r}: choose one of {'; '.join(QUERIES)}"
+        raise FileFormatError(msg, query)
+    return name, tuple(parts)
+
+
+def cell_labels(axes: Sequence[str], cell: NDArray[np.intp]) -> dict[str, NDArray[np.str_]]:
+    """Return the labels of cells of `Pl94Table.marginal` along every axis; ``*`` along those summed over.
+
+    Examples
+    --------
+    >>> labels = cell_labels(("hispanic", "cenrace"), np.array([64]))
+    >>> {axis: str(label[0]) for axis, label in labels.items()}
+    {'votingage': '*', 'hispanic': 'hispanic', 'cenrace': 'black'}
+    """
+    at = dict(zip(axes, np.unravel_index(cell, [len(AXES[axis]) for axis in axes]), strict=True))
+    return {
+        axis: np.array(labels)[at[axis]] if axis in at else np.full(cell.shape, "*")
+        for axis, labels in AXES.items()
+    }
 
 
 class Geography(NamedTuple):

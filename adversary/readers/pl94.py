@@ -43,6 +43,7 @@ from adversary.readers._pl94_layout import (
     NAME,
     P5_LEAVES,
     POP100,
+    QUERIES,
     RACE_LEAVES,
     RACES,
     SECOND,
@@ -52,7 +53,9 @@ from adversary.readers._pl94_layout import (
     Geography,
     Segment,
     TableCheck,
+    cell_labels,
     field_name,
+    query_axes,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +63,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["AXES", "LEVELS", "RACES", "Mismatch", "Pl94Table", "demo_folder", "find_mismatches", "read_pl94"]
+__all__ = [
+    "AXES",
+    "LEVELS",
+    "QUERIES",
+    "RACES",
+    "Mismatch",
+    "Pl94Table",
+    "cell_labels",
+    "demo_folder",
+    "find_mismatches",
+    "query_axes",
+    "read_pl94",
+]
 
 
 class Mismatch(NamedTuple):
@@ -143,6 +158,20 @@ class Pl94Table:
         adults = np.stack([self.p4, self.p3 - self.p4], axis=1)
         everybody = np.stack([self.p2, self.p1 - self.p2], axis=1)
         return np.stack([everybody - adults, adults], axis=1)
+
+    def marginal(self, axes: Sequence[str]) -> NDArray[np.int64]:
+        """Return the counts of a query, shape (n, cells): the histogram summed over the axes not named.
+
+        Cells run as the axes stand in `AXES`, the last fastest; `cell_labels` names them.
+
+        Examples
+        --------
+        >>> read_pl94(demo_folder(), "state").marginal(["votingage"]).tolist()
+        [[128, 509]]
+        """
+        gone = tuple(at for at, axis in enumerate(AXES, start=1) if axis not in axes)
+        counts = self.histogram()
+        return (counts.sum(axis=gone) if gone else counts).reshape(len(self), -1)
 
 
 def read_pl94(folder: str | Path, level: str = "block") -> Pl94Table:

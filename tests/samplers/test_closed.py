@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -208,7 +207,6 @@ def test_the_checked_list_is_met(row):
     s1, s2, d = 0.5 / given["rho1"], 0.5 / given["rho2"], given["d"]
     counts = [given[key] for key in ("xstar1", "xstar2", "ystar", "c")]
     if name.startswith("noise_exact"):
-        pytest.importorskip("adversary.privacy.discrete_gaussian")
         odds = closed.two_level_grouped_log_odds(*counts, s1, s2, s1, d, prior)
     elif name.startswith("hier_integer"):
         odds = closed.integer_log_odds(*counts, s1, s2, d * s1, prior)
@@ -258,13 +256,6 @@ def exact_by_sums(case, s1, s2, sigma2, groups, prior):
     return prior + (2 * (x1 - m) - 1) / (2 * s1) + math.log(weights[1] / weights[0])
 
 
-needs_noise = pytest.mark.skipif(
-    importlib.util.find_spec("adversary.privacy.discrete_gaussian") is None,
-    reason="the module with the law of sums is not there yet",
-)
-
-
-@needs_noise
 @pytest.mark.parametrize("rho", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("groups", [2, 5])
 def test_loud_budgets_use_the_exact_law_of_the_sum(rho, groups):
