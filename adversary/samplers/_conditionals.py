@@ -72,7 +72,8 @@ def _sound(log_odds: float, chain: Chain) -> float:
     """Refuse log-odds that are no number: both counts are excluded."""
     if math.isnan(log_odds):
         msg = (
-            f"neither {chain.known} nor {chain.known + 1} is left for the first count: what the adversary knows "
+            f"neither {chain.known} nor {chain.known + 1} is left for the first count: what the "
+            "adversary knows "
             "and sees cannot all be true"
         )
         raise ModelError(msg, chain.known)

@@ -190,7 +190,8 @@ def _read_prior(prior: Any) -> tuple[int, int | None, LogMass, LogMass, bool]:
             return 0, None, negative, tail, True
     msg = (
         f"the prior {prior!r} of a rest is not one of flat, uniform(upper), point(value), poisson(mu), "
-        "geometric(p), negative_binomial(alpha, mu) with possible parameters: give one of them or a function of the count"
+        "geometric(p), negative_binomial(alpha, mu) with possible parameters: give one of them or a "
+        "function of the count"
     )
     raise ModelError(msg, prior)
 
@@ -271,7 +272,7 @@ def pooled(sigma2: float, groups: int) -> bool:
 
 
 def read_path(problem: PathProblem, *, merge: bool) -> Chain:
-    """Read a problem; with ``merge``, fold each level at a known distance from the one below into that one."""
+    """Read a problem; ``merge`` folds each level at a known distance from the one below into that one."""
     seen: list[list[tuple[int, float]]] = []
     rests: list[Rest] = []
     place: list[tuple[int, int]] = []

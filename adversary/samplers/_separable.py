@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytensor.graph.traversal import graph_inputs, io_toposort
+import numpy as np
+from pytensor.graph.traversal import apply_ancestors, graph_inputs, io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor, get_constant_idx
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["entries_never_meet"]
+__all__ = ["entries_never_meet", "reads_one_entry"]
 
 Axes = tuple[int, ...]
 
@@ -45,7 +48,7 @@ def entries_never_meet(value: Any, terms: Sequence[Any]) -> bool:
     inputs = [value, *(i for i in graph_inputs(list(terms)) if i is not value)]
     for node in io_toposort(inputs, list(terms)):
         found = [(i, axes[i]) for i in node.inputs if i in axes]
-        if not found:
+        if not found or isinstance(node.op, Shape | Shape_i):  # a shape knows no entry
             continue
         after = _through(node, found, axes)
         if after is None or len(node.outputs) != 1:
@@ -81,3 +84,33 @@ def _same_lengths(value: Any, output: Any, after: Axes) -> bool:
     return all(
         not value.type.broadcastable[a] or output.type.broadcastable[place] for a, place in enumerate(after)
     )
+
+
+def reads_one_entry(value: Any, term: Any) -> bool:
+    """Return whether a term reads one entry of ``value``, always the same, and nothing else of it.
+
+    Parameters
+    ----------
+    value
+        A value variable with at least one dimension.
+    term
+        A log-probability term.
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> v = pt.lvector("v")
+    >>> reads_one_entry(v, -(v[0] ** 2)), reads_one_entry(v, v[0] + v[1]), reads_one_entry(v, v.sum())
+    (True, False, False)
+    """
+    places = set()
+    for node in apply_ancestors([term]):
+        if value not in node.inputs:
+            continue
+        if not isinstance(node.op, Subtensor) or node.inputs.count(value) != 1:
+            return False
+        index = get_constant_idx(node.op.idx_list, node.inputs, allow_partial=True)
+        if len(index) != value.ndim or not all(isinstance(i, int | np.integer) for i in index):
+            return False
+        places.add(tuple(int(i) for i in index))
+    return len(places) == 1

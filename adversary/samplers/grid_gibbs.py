@@ -5,7 +5,8 @@ new v from the model's own log-probability on that window. (v, L) has the joint 
 a two-block Gibbs sampler and leaves p(v | rest) alone for *every* W: nothing is cut off and nothing need be
 tuned for correctness. Only the terms in v's Markov blanket are evaluated. What it is not: a cure for unknowns
 tied to each other by a hard fact (a + b = 100): neither can move alone, and the step then reports a
-conditional with a single state (``grid_single``), on which :func:`adversary.samplers.mcmc.sample_mcmc` acts.
+conditional with a single state (``grid_single_<name>``), on which :func:`adversary.samplers.mcmc.sample_mcmc`
+acts.
 
 Why not PyMC's own choice: Metropolis starts in the middle of DiscreteUniform(0, 10**6) and never arrives,
 without a word (spec: P = 0.0000 where the truth is 0.5953).
@@ -32,7 +33,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
 from adversary.errors import SamplingError, UnsupportedModelError
-from adversary.samplers._separable import entries_never_meet
+from adversary.samplers._separable import entries_never_meet, reads_one_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,11 +97,6 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
     name = "grid_gibbs"
     default_blocked = False
     default_tune_steps = 200
-    stats_dtypes_shapes: dict[str, tuple[Any, list[int]]] = {  # noqa: RUF012  (PyMC's interface)
-        "grid_window": (np.int64, []),
-        "grid_moved": (np.float64, []),
-        "grid_single": (np.float64, []),
-    }
     _state_class = GridGibbsState
 
     def __init__(  # noqa: PLR0913
@@ -132,6 +128,12 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
         self.size = max(1, int(np.prod(self.shape)))
         self.dtype = value.dtype
         self.rng = get_random_generator(rng)
+        # one name a variable: equal names of several steps would be stacked along a stray dimension
+        kinds = {"window": np.int64, "moved": np.float64, "single": np.float64}
+        self.stats_dtypes_shapes: dict[str, tuple[Any, list[int]]] = {
+            f"grid_{k}_{value.name}": (d, []) for k, d in kinds.items()
+        }
+        self.stats_dtypes = [{k: d for k, (d, _) in self.stats_dtypes_shapes.items()}]
         self.tune = tune
         self.first_window = max(2, int(window))
         self.support = _small_support(rv)
@@ -141,7 +143,7 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
     def _build(self, model: Any, value: Any, compile_kwargs: dict[str, Any]) -> None:
         """Compile the blanket's log-probability on a batch of candidate values."""
         self.terms = [t for t in model.logp(sum=False) if value in set(ancestors([t]))]
-        self.value = value
+        self.value, self.model = value, model
         self.others = [x for x in model.value_vars if x is not value]
         self.names = [x.name for x in self.others]
         self.elementwise = value.ndim > 0 and entries_never_meet(value, self.terms)
@@ -189,9 +191,9 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
             current = self._climb(current, others)
         new, single, spread = self._sweep(current, others)
         stats = {
-            "grid_window": self.window,
-            "grid_moved": float(np.mean(new != current)),
-            "grid_single": float(np.mean(single)),
+            f"grid_window_{self.value.name}": self.window,
+            f"grid_moved_{self.value.name}": float(np.mean(new != current)),
+            f"grid_single_{self.value.name}": float(np.mean(single)),
         }
         if self.tune and self.support is None:
             self._adapt(spread, bool(np.all(single)))
@@ -281,7 +283,7 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
         return new.astype(self.dtype)
 
     def _adapt(self, spread: int, single: bool) -> None:
-        """Widen at once when the conditional fills the window; look back every batch and set W to 1.5 widths."""
+        """Widen at once when the conditional fills the window; after each batch set W to 1.5 widths."""
         self.spread = max(self.spread, spread)
         self.moves = self.moves or not single
         if spread > 0.8 * self.window:
@@ -294,8 +296,51 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
 
     # ---- what a caller may ask afterwards
     def single_state(self, point: Mapping[str, Any], reach: int = 128) -> Any:
-        """Return, for each entry, whether its conditional at ``point`` has one state within ``reach`` of it."""
+        """Return, for each entry, whether its conditional at ``point`` has a single state nearby."""
         return np.isfinite(self._around(point, reach)).sum(axis=0) <= 1
+
+    def ties(self, point: Mapping[str, Any], entries: Any = True, reach: int = 128) -> set[str]:
+        """Return the names of the unknowns in those terms that forbid these entries a value near the present
+        one.
+
+        The variable's own name is among them where such a term joins several of its entries.
+        """
+        found: set[str] = set()
+        for term in self.terms:
+            inputs, outputs = self._batched([term if self.elementwise else term.sum()])
+            with self.model:
+                one = pm_compile(inputs, outputs[0], mode="FAST_COMPILE", on_unused_input="ignore")
+            whole, self.logp = self.logp, one
+            try:
+                forbidden = ~np.isfinite(self._around(point, reach)).all(axis=0)
+            finally:
+                self.logp = whole
+            if np.any(forbidden & entries):
+                found |= {x.name for x in self.others if x in set(ancestors([term]))}
+                if self.size > 1 and not self.elementwise and self._joins(term):
+                    found.add(self.value.name)
+        return found
+
+    def _joins(self, term: Any) -> bool:
+        return not (entries_never_meet(self.value, [term]) or reads_one_entry(self.value, term))
+
+    def scan(self, point: Mapping[str, Any], candidates: Any) -> dict[str, Any]:
+        """Return ``point`` with each entry at its best candidate, or left where none is possible."""
+        current = np.asarray(point[self.value.name])
+        others = [np.asarray(point[n]) for n in self.names]
+        steps = np.asarray(candidates, dtype=np.int64)
+        new = current.astype(np.int64)
+        if current.ndim == 0 or self.elementwise:
+            grid = np.broadcast_to(steps.reshape(-1, *(1,) * current.ndim), (len(steps), *current.shape))
+            log_p = self._at(grid, None, current, others)
+            new = np.where(np.isfinite(log_p.max(axis=0)), steps[log_p.argmax(axis=0)], new)
+        else:
+            flat = new.ravel()
+            for i in range(self.size):
+                log_p = self._at(steps, i, flat.reshape(self.shape), others)
+                flat[i] = steps[log_p.argmax()] if np.isfinite(log_p.max()) else flat[i]
+            new = flat.reshape(self.shape)
+        return {**point, self.value.name: new.astype(self.dtype)}
 
     def _around(self, point: Mapping[str, Any], reach: int) -> Any:
         current = np.asarray(point[self.value.name])
@@ -330,7 +375,8 @@ def _check_variable(rv: Any, value: Any) -> None:
         raise UnsupportedModelError(msg, value.name)
     if getattr(rv.owner.op, "ndim_supp", 1) > 0:
         msg = (
-            f"{value.name} is a multivariate count ({type(rv.owner.op).__name__}), whose entries are tied by their sum "
+            f"{value.name} is a multivariate count ({type(rv.owner.op).__name__}), whose entries are "
+            "tied by their sum "
             "and cannot move one at a time: write it as a chain of Binomials, or use sampler='exact'"
         )
         raise UnsupportedModelError(msg, value.name)
