@@ -11,4 +11,5 @@ from .privacy.budget import Allocation as Allocation
 from .privacy.budget import Rho as Rho
 from .release.measurement import Measurement as Measurement
 from .release.measurement import Release as Release
+from .release.simulate import simulate as simulate
 from .results import AttackResult as AttackResult

@@ -1,0 +1,150 @@
+"""What the guarantee promises whatever the adversary believes: ceilings on odds, on risk, on any test.
+
+What it is not: the risk of one release or one adversary, which is smaller (see :mod:`adversary.risk`).
+
+Held to account by ``tests/privacy/test_semantics.py`` and ``adversary_two_blocks`` of the spines' reference. Sources: Kazan &
+Reiter (arXiv 2204.04253), sec. 4.1, by our own derivation (E0[L] = 1, E1[L] = E0[L^2] = exp(2 rho) for the likelihood ratio L, and
+Jensen); Bun & Steinke (2016); Dong, Roth & Su (2022) for the Gaussian trade-off.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from adversary.errors import BudgetError
+from adversary.privacy.accounting import epsilon, epsilon_bun_steinke
+from adversary.privacy.budget import Rho
+
+__all__ = ["best_power", "best_test", "odds_bound", "risk_ceiling", "rho_for_risk"]
+
+
+def _rho(rho: Any) -> float:
+    return float(rho) if isinstance(rho, float) and rho >= 0 else float(Rho(rho))
+
+
+def _probability(p: float) -> float:
+    if not 0 < p < 1:
+        msg = f"the prior probability must lie strictly between 0 and 1, got {p}"
+        raise BudgetError(msg, p)
+    return float(p)
+
+
+def risk_ceiling(rho: Any, p: float) -> float:
+    """Return the ceiling exp(2 rho) / (1 - p + p exp(2 rho)) of R = E[posterior] / prior.
+
+    Parameters
+    ----------
+    rho
+        Divergence between the two worlds of the attack: sum over the counts used of (change)^2 / (2 sigma^2). Under the
+        unbounded convention this is the budget of the counts that the target changes; under the bounded one, an attack
+        on one cell (present or absent) has half of it.
+    p
+        Prior probability, in (0, 1).
+
+    Returns
+    -------
+    float
+        Holds for every use of the release and every noise that is rho-zCDP; below exp(2 rho) and below 1/p.
+
+    Examples
+    --------
+    >>> round(risk_ceiling("0.0992264", 0.5), 4)
+    1.0989
+    """
+    r, p = _rho(rho), _probability(p)
+    if math.isinf(r):
+        return 1 / p
+    return 1 / (p + (1 - p) * math.exp(-2 * r))
+
+
+def rho_for_risk(ratio: float) -> float:
+    """Return the largest rho that keeps R <= ratio for every prior: ln(ratio) / 2.
+
+    Parameters
+    ----------
+    ratio
+        Largest acceptable R = E[posterior] / prior, >= 1.
+
+    Examples
+    --------
+    >>> round(rho_for_risk(1.2), 6)
+    0.091161
+    """
+    if not ratio >= 1:
+        msg = f"R is never below 1 for all priors, got {ratio}: ask for a ratio of at least 1"
+        raise BudgetError(msg, ratio)
+    return 0.5 * math.log(ratio)
+
+
+def odds_bound(rho: Any, delta: float) -> float:
+    """Return the factor by which posterior odds can exceed prior odds except on releases of probability delta.
+
+    Parameters
+    ----------
+    rho
+        zCDP budget of everything that the target changes.
+    delta
+        Probability that the bound is allowed to fail with, in (0, 1].
+
+    Returns
+    -------
+    float
+        exp(epsilon) with Bun & Steinke's epsilon: under rho-zCDP the privacy loss exceeds epsilon with probability at most
+        exp(-(epsilon - rho)^2 / (4 rho)), which is delta there.
+    """
+    return math.exp(min(epsilon_bun_steinke(rho, delta), 709.0))
+
+
+def best_power(rho: Any, alpha: float, *, steps: int = 400) -> float:
+    """Return a ceiling on the power of any test of "present" against "absent" at level alpha, from the guarantee alone.
+
+    Parameters
+    ----------
+    rho
+        zCDP budget of everything that the target changes.
+    alpha
+        Probability of a false alarm, in [0, 1].
+    steps
+        How many delta are tried.
+
+    Returns
+    -------
+    float
+        The least of min(1, exp(epsilon(rho, delta)) alpha + delta) over delta; valid for every rho-zCDP mechanism. For what a
+        Gaussian with this budget allows, see :func:`best_test`.
+    """
+    r = _rho(rho)
+    if not 0 <= alpha <= 1:
+        msg = f"alpha must lie in [0, 1], got {alpha}"
+        raise BudgetError(msg, alpha)
+    if r == 0:
+        return float(alpha)
+    best = 1.0
+    for k in range(1, steps + 1):
+        delta = math.exp(-0.1 * k)
+        eps = epsilon(r, delta)
+        best = min(best, math.exp(min(eps, 709.0)) * alpha + delta)
+        best = min(best, 1 - math.exp(-eps) * max(0.0, 1 - alpha - delta))
+    return max(float(alpha), min(1.0, best))
+
+
+def best_test(rho: Any) -> float:
+    """Return how often the best test is right about two equally likely neighbours under Gaussian noise: Phi(sqrt(2 rho) / 2).
+
+    Parameters
+    ----------
+    rho
+        Divergence between the two worlds: half the sum of (change)^2 / sigma^2.
+
+    Returns
+    -------
+    float
+        Between 1/2 (rho = 0) and 1. Continuous Gaussian with the same budget; the discrete one differs by its lattice.
+
+    Examples
+    --------
+    >>> round(best_test("1173587180/471061179"), 6)
+    0.867811
+    """
+    return 0.5 * math.erfc(-math.sqrt(2 * _rho(rho)) / 2 / math.sqrt(2))
