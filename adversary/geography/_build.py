@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from adversary.geography.spine import Spine
 
 __all__ = [
+    "check_arrays",
     "common_denominator",
     "contract",
     "depths",
@@ -88,6 +89,28 @@ def _check_widths(codes: NDArray[np.str_], level: str) -> None:
     full = codes[codes != ""]
     if full.size and np.char.isdigit(full).all():
         text_codes(full, level, int(np.char.str_len(full).max()))
+
+
+def check_arrays(levels: tuple[str, ...], arrays: tuple[NDArray[Any], ...]) -> None:
+    """Refuse arrays of different lengths, levels out of order, and parents after their children."""
+    geocodes, parents, level_of, share_index = arrays
+    n = geocodes.size
+    if {a.shape for a in arrays} != {(n,)} or geocodes.dtype.kind != "U":
+        msg = f"a spine has one text code, parent, level and share a unit, got {[a.shape for a in arrays]}"
+        raise FileFormatError(msg, n)
+    late = np.flatnonzero(parents >= np.arange(n))
+    if late.size or (parents < -1).any():
+        unit = int(late[0]) if late.size else int(np.flatnonzero(parents < -1)[0])
+        msg = (
+            f"unit {unit} has parent {int(parents[unit])}: a parent comes before its children, -1 for a root"
+        )
+        raise FileFormatError(msg, unit)
+    falls = np.diff(level_of, prepend=level_of[:1]) < 0
+    wrong = np.flatnonzero(falls | ((parents >= 0) & (level_of <= level_of[parents.clip(0)])))
+    if wrong.size or (n and not 0 <= level_of[0] <= level_of[-1] < len(levels)) or (share_index < 0).any():
+        unit = int(wrong[0]) if wrong.size else n - 1
+        msg = f"unit {unit} is out of the order of the levels {', '.join(levels)}: units come level by level"
+        raise FileFormatError(msg, unit)
 
 
 def from_block_columns(table: Any, nested: bool) -> Arrays:

@@ -71,6 +71,14 @@ class Spine:
     share_table: tuple[Fraction, ...]
     share_index: NDArray[np.int32]
 
+    def __post_init__(self) -> None:
+        """Refuse arrays that are no spine, and lock them."""
+        _build.check_arrays(self.levels, (self.geocodes, self.parents, self.level_of, self.share_index))
+        for name in ("geocodes", "parents", "level_of", "share_index"):
+            locked = getattr(self, name).view()
+            locked.flags.writeable = False
+            object.__setattr__(self, name, locked)
+
     # ---------------------------------------------------------------- construction
     @classmethod
     def from_arrays(
@@ -363,8 +371,8 @@ class Spine:
         Parameters
         ----------
         x, y
-            Leaves. ``y=None``: present in x or absent (unbounded neighbours). ``y=x`` with ``separating``:
-            the same block, another cell of the histogram.
+            Leaves (blocks). ``y=None``: present in x or absent (unbounded neighbours). ``y=x`` with
+            ``separating``: the same block, another cell of the histogram.
         rho
             Whole budget under bounded neighbours, noise 1 / (rho share alpha) per query; exact.
         separating
@@ -391,6 +399,10 @@ class Spine:
         '1'
         """
         total = _build.exact(rho, "rho")
+        for unit in (x, y):
+            if unit is not None and self.n_children[self.index(unit)]:
+                msg = f"unit {unit!r} is no leaf: a person lives in a block, so name two blocks"
+                raise AdversaryError(msg, unit)
         here = self.path(x)
         if y is None:
             if separating is not None:
