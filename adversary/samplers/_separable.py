@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pytensor.graph.traversal import apply_ancestors, graph_inputs, io_toposort
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor, get_constant_idx
@@ -76,6 +77,9 @@ def _through(node: Any, found: list[tuple[Any, Axes]], axes: dict[Any, Axes]) ->
         if node.inputs[0] not in axes or any(i in axes for i in node.inputs[1:]):
             return None
         return axes[node.inputs[0]]
+    if isinstance(op, Alloc) and node.inputs[0] in axes and not any(i in axes for i in node.inputs[1:]):
+        new = node.outputs[0].type.ndim - node.inputs[0].type.ndim  # dimensions are added in front
+        return tuple(a + new for a in axes[node.inputs[0]])
     return None
 
 

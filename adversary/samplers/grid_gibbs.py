@@ -300,8 +300,7 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
         return np.isfinite(self._around(point, reach)).sum(axis=0) <= 1
 
     def ties(self, point: Mapping[str, Any], entries: Any = True, reach: int = 128) -> set[str]:
-        """Return the names of the unknowns in those terms that forbid these entries a value near the present
-        one.
+        """Return the names of the unknowns in the terms that forbid these entries a value nearby.
 
         The variable's own name is among them where such a term joins several of its entries.
         """
