@@ -119,6 +119,8 @@ HANDLERS: dict[str, Any] = {
     "Shape": _shape,
     "Shape_i": _shape,
     "SpecifyShape": _first,
+    "ViewOp": _first,
+    "DeepCopyOp": _first,
     "TensorFromScalar": _first,
     "ScalarFromTensor": _first,
     "Alloc": _alloc,

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pymc.vartypes import discrete_types
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Cast
 
 from adversary.errors import ModelError, UnsupportedModelError
 from adversary.samplers.exact._supports import support_bounds
@@ -224,6 +227,7 @@ class _Builder:
         if model.potentials:
             graphs = [*graphs, *model.logp(vars=model.potentials, sum=False)]
             declared = declared + [("potential", p) for p in model.potentials]
+        graphs = _without_narrowing(model, graphs)
         read = self.reader.read(graphs)
         terms, arrays = [], []
         for (kind, rv), (var, entries) in zip(declared, read, strict=True):
@@ -472,6 +476,17 @@ class _Builder:
         for i, _ in linear.coefs:
             ids |= {i} if i < len(self.scalars) else self.unknowns(self.reader.indicators[i].parent)
         return ids
+
+
+def _without_narrowing(model: Any, graphs: list[Any]) -> list[Any]:
+    """Undo the cast to int32 that PyMC puts on observed shared integers: counts beyond 2^31 would wrap silently."""
+    wide = {}
+    for rv in model.observed_RVs:
+        for var in ancestors([model.rvs_to_values[rv]]):
+            scalar = getattr(getattr(var.owner, "op", None), "scalar_op", None)
+            if isinstance(scalar, Cast) and var.type.dtype in {"int8", "int16", "int32"}:
+                wide[var] = var.owner.inputs[0]
+    return list(clone_replace(graphs, wide, rebuild_strict=False)) if wide else graphs
 
 
 def independent(forms: Sequence[Form]) -> tuple[list[Form], dict[Form, dict[Form, Fraction]]]:
