@@ -249,3 +249,65 @@ def account(rho: str, delta: float, as_json: bool) -> None:
         f"                 ({loose:.6f}, {delta:g})-DP (Bun & Steinke, the paper's Theorem 1)",
     ]
     _emit(as_json, data, lines)
+
+
+@main.group()
+def assess() -> None:
+    """Assess every unique person of a real table against one drawn release."""
+
+
+@assess.command("pl94")
+@click.argument("folder", type=click.Path())
+@click.option("--level", default="block", show_default=True, help="Level of the targets: block, block_group, tract, county, state.")
+@click.option("--levels", default=None, help="Levels whose counts she sees, for example block,block_group.")
+@click.option("--allocation", default=None, help="Published split of the budget, for example 2020-pl94-persons.")
+@click.option("--rho", default=None, help="Budget of the query at each level instead: 0.05, or block=0.1,block_group=0.25.")
+@click.option("--query", default="votingage * hispanic * cenrace", show_default=True, help="Query whose own share is spent.")
+@click.option("--convention", type=click.Choice(["bounded", "unbounded"]), default="bounded", show_default=True)
+@click.option("--prior", default="0.5", show_default=True, help="Prior probability of presence, in (0, 1): 0.5, 1/864.")
+@click.option("--seed", type=click.IntRange(min=0), required=True, help="Seed of the drawn release.")
+@click.option("--threshold", type=float, default=1.5, show_default=True, help="R' above which a target is a finding.")
+@click.option("--out", type=click.Path(dir_okay=False), default=None, help="Write one row a target (.csv).")
+@json_option
+def assess_pl94(  # noqa: PLR0913
+    folder: str, level: str, levels: str | None, allocation: str | None, rho: str | None, query: str, convention: str, prior: str,
+    seed: int, threshold: float, out: str | None, as_json: bool,
+) -> None:
+    """Attack everyone who is alone in her cell of a PL 94-171 FOLDER.
+
+    Draws one noisy release of the query's counts, takes every person who is unique in her geounit as a target of an adversary
+    who knows all the others, and computes every posterior exactly. Exit 1 where a target's risk exceeds the threshold.
+    """
+    from adversary.assess import assess_pl94 as assess_folder
+
+    budget: Any = rho
+    if rho is not None and "=" in rho:
+        budget = dict(part.split("=", 1) for part in rho.split(","))
+    p = _literal(prior)
+    if not isinstance(p, float | int):
+        msg = f"--prior must be a number such as 0.5 or 1/864, got {prior!r}"
+        raise ScenarioError(msg, prior)
+    result = assess_folder(
+        folder, level=level, levels=levels.split(",") if levels else None, allocation=allocation, rho=budget, query=query,
+        convention=convention, prior=float(p), seed=seed, risk_threshold=threshold,
+    )
+    lines = result.summary_lines()
+    if out:
+        result.to_csv(out)
+        lines.append(f"{len(result)} rows written to {out}")
+    summary = result.summary()
+    _emit(as_json, summary, lines)
+    if summary["above_threshold"]:
+        sys.exit(1)
+
+
+@main.command()
+@click.option("--out", type=click.Path(file_okay=False), default="demo_output", show_default=True, help="Folder for table and figures.")
+def demo(out: str) -> None:
+    """Run the main job on an embedded synthetic state, then the paper's example with three samplers side by side."""
+    from pathlib import Path
+
+    from adversary.demo import run_demo
+
+    for line in run_demo(Path(out)):
+        click.echo(line)
