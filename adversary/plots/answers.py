@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_agreement", "plot_count_posterior", "plot_prior_posterior"]
 
+NEGLIGIBLE = 1e-4
+"""Probability below which a value in a tail is not drawn."""
+
 
 def plot_prior_posterior(result: AttackResult, ax: Any = None) -> Any:
     """Draw the target's probabilities before and after the release as bars side by side.
@@ -41,14 +44,17 @@ def plot_prior_posterior(result: AttackResult, ax: Any = None) -> Any:
     ax.bar(support + 0.2, after, width=0.38, color=POSTERIOR, label=f"posterior ({result.sampler})")
     if len(support) <= 20:
         ax.set_xticks(support, [str(v) for v in result.support])
-    ax.set(xlabel=str(result.attrs["target"]), ylabel="probability", ylim=(0, None))
-    ax.set_title(f"{result.scenario}: what the release changes ({result.convention})", loc="left", fontsize="medium")
-    ax.legend(frameon=False)
+    top = float(np.nanmax(np.r_[before, after]))
+    ax.set(xlabel=str(result.attrs["target"]), ylabel="probability", ylim=(0, 1.25 * top))
+    ax.set_title(f"{result.scenario} ({result.convention})", loc="left", fontsize="medium")
+    ax.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
     return tidy(ax)
 
 
 def plot_count_posterior(result: AttackResult, name: str, ax: Any = None, *, color: str = POSTERIOR, label: str | None = None) -> Any:
     """Draw the posterior of one unknown count as bars, exact where there is an exact answer.
+
+    Values in the tails with probability below 1e-4 are left out of the picture, not of any number.
 
     Parameters
     ----------
@@ -70,6 +76,8 @@ def plot_count_posterior(result: AttackResult, name: str, ax: Any = None, *, col
     """
     ax = axes(ax)
     support, p = _pmf(result, name)
+    seen = np.flatnonzero(p > NEGLIGIBLE)
+    support, p = support[seen[0] : seen[-1] + 1], p[seen[0] : seen[-1] + 1]
     ax.bar(support, p, width=0.9, color=color, label=label)
     ax.set(xlabel=name, ylabel="posterior probability", ylim=(0, None))
     ax.set_title(f"{result.scenario} ({result.sampler})", loc="left", fontsize="medium")
@@ -117,8 +125,8 @@ def plot_agreement(comparison: Comparison, ax: Any = None) -> Any:
     ax.axvspan(-4, 4, color=PRIOR, alpha=0.15, lw=0)
     ax.axvline(0, color=ACCENT, lw=1)
     ax.set_yticks(range(len(labels)), labels)
-    ax.set(xlabel="(mean - exact mean) in Monte Carlo standard errors; shaded: 4", ylim=(-0.6, max(len(labels), 1) - 0.4))
-    ax.set_title("samplers against the exact answer", loc="left", fontsize="medium")
+    ax.set(xlabel="difference from exact, in standard errors", ylim=(-0.6, max(len(labels), 1) - 0.1))
+    ax.set_title("samplers against exact (shaded: 4 s.e.)", loc="left", fontsize="medium")
     if samplers:
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, loc="upper center", ncols=3, fontsize="small")
     return tidy(ax)
