@@ -174,12 +174,11 @@ class BlockTable:
         if n and len(block[0]) == 15:
             head = np.array([code[:12] + code[11:] for code in block.tolist()])
             block = head
-        codes, first, times = np.unique(block, return_index=True, return_counts=True)
+        codes, times = np.unique(block, return_counts=True)
         if codes.size < n:
             twice = str(codes[times > 1][0])
             msg = f"block {twice!r} is listed {times.max()} times: keep one row a block"
             raise FileFormatError(msg, twice)
-        del first
         object.__setattr__(self, "block", block)
         columns: tuple[tuple[str, int | None, str], ...] = (
             ("aiannhce", 4, "9999"),

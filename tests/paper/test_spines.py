@@ -23,6 +23,8 @@ from adversary.geography.optimize import CountyBlocks, CountyPart, SpineSettings
 from adversary.geography.spine import Spine
 from adversary.readers.baf import block_table_from_grfc
 from adversary.release.estimate import two_pass
+from adversary.samplers.leaf_prior import LeafPrior
+from adversary.samplers.tree import solve_tree
 
 FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
 REFERENCE: dict[str, Any] = json.loads((FOLDER / "spines.json").read_text())
@@ -175,3 +177,20 @@ def two_pass_depth(parents: np.ndarray) -> np.ndarray:
             depth[unit] += 1
             above = parents[above]
     return depth
+
+
+@pytest.mark.parametrize("case", section("exact_posterior"))
+def test_exact_posteriors_on_a_spine_are_those_of_enumeration(case: dict[str, Any]) -> None:
+    above = {child: unit for unit, children in case["kids"].items() for child in children}
+    spine = Spine.from_parents(list(case["z"]), [above.get(unit, "") for unit in case["z"]])
+    codes = spine.codes(range(len(spine)))
+    noisy = [case["exact"].get(c, case["z"][c] or 0) for c in codes]
+    noise = [
+        0.0 if c in case["exact"] else (np.inf if case["z"][c] is None else case["sigma2"][c]) for c in codes
+    ]
+    priors = [LeafPrior.tabulated(case["prior"][c]) for c in spine.codes(spine.leaves)]
+    answer = solve_tree(spine.parents, noisy, noise, priors, prior_of=np.arange(len(priors)))
+    support, p = answer.pmf(spine.index(case["target"]))
+    found = np.zeros(len(case["posterior"]))
+    found[support] = p
+    np.testing.assert_allclose(found, case["posterior"], rtol=1e-10, atol=1e-13)
