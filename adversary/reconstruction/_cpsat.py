@@ -27,7 +27,8 @@ def run(program: Program, limits: Limits) -> Outcome:
     from ortools.sat.python import cp_model
 
     model, variables = _model(cp_model, program)
-    if program.cost.any():
+    costed = bool(program.cost.any()) and not program.first
+    if costed:
         model.minimize(cp_model.LinearExpr.weighted_sum(variables, program.cost.tolist()))
     solver = _solver(cp_model, limits)
     status = solver.solve(model)
@@ -45,7 +46,7 @@ def run(program: Program, limits: Limits) -> Outcome:
         raise UnsupportedModelError(msg, model.validate())
     limit = "memory" if solver.wall_time < 0.9 * limits.seconds and limits.megabytes is not None else "time"
     bound = None
-    if program.cost.any() and math.isfinite(solver.best_objective_bound):
+    if costed and math.isfinite(solver.best_objective_bound):
         bound = math.ceil(solver.best_objective_bound - 1e-6)
         floor = int(np.minimum(program.cost * program.lower, program.cost * program.upper).sum())
         bound = max(bound, floor)

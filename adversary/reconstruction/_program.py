@@ -65,7 +65,11 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The data of one bounded integer program; all arrays int64."""
+    """The data of one bounded integer program; all arrays int64.
+
+    With ``first``, any values that meet the rows will do: the cost only guides the search, and nothing is
+    proved about it.
+    """
 
     matrix: NDArray[np.int64]
     low: NDArray[np.int64]
@@ -73,6 +77,7 @@ class Program:
     lower: NDArray[np.int64]
     upper: NDArray[np.int64]
     cost: NDArray[np.int64]
+    first: bool = False
 
     def holds(self, values: NDArray[np.int64]) -> bool:
         """Whether values meet every row and bound, in whole numbers."""

@@ -168,7 +168,9 @@ class Reconstruction:
             ``optimal`` if a block was found (any is as good as another), infeasible, or time limit.
         """
         start = time.perf_counter()
-        program = self.live.program
+        program = replace(self.live.program, first=True)
+        if self.shares is not None:
+            program = replace(program, cost=self.costs[self.live.columns])
         if without is not None:
             barred = self.configurations.mask(without)[self.live.columns]
             program = replace(program, upper=np.where(barred, 0, program.upper))
