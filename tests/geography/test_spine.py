@@ -164,7 +164,7 @@ def test_p14_the_table_shows_level_share_and_noise_and_swapping_changes_the_nois
     ("shares", "text"),
     [
         ({"county": 1, "tract": 1}, "no entry for level 'block'"),
-        ({"county": 1, "tract": 1, "blok": 1}, "unknown level 'blok'"),
+        ({"county": 1, "tract": 1, "blocks": 1}, "unknown level 'blocks'"),
         ({"county": 1, "tract": 1, "block": -1}, "must not be negative"),
         ({"county": 1, "tract": float("nan"), "block": 1}, "finite number, got nan"),
         ({"county": 1, "tract": float("inf"), "block": 1}, "finite number, got inf"),
