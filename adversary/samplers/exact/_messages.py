@@ -35,7 +35,9 @@ def contradiction(solver: Any, nodes: list[int]) -> ModelError:
             )
             return ModelError(msg, term.name)
     labels = ", ".join(structure.nodes[n].label for n in nodes[:4]) or "the unknowns"
-    names = sorted({structure.terms[structure.groups[f.group].term].name for f in problem.unary if f.scope[0] in nodes})
+    names = sorted(
+        {structure.terms[structure.groups[f.group].term].name for f in problem.unary if f.scope[0] in nodes}
+    )
     msg = (
         f"no value of {labels} agrees with everything the model says about it ({', '.join(names) or 'its bounds'}): "
         "correct a fact, or widen a prior"

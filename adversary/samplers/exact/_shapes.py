@@ -69,7 +69,12 @@ def _index(reader: Any, node: Any, skip: int) -> tuple[Any, ...] | None:
 
     def value(item: Any) -> Any:
         if isinstance(item, slice):
-            return slice(*(None if s is None else int(np.asarray(value(s))) for s in (item.start, item.stop, item.step)))
+            return slice(
+                *(
+                    None if s is None else int(np.asarray(value(s)))
+                    for s in (item.start, item.stop, item.step)
+                )
+            )
         if item is None or isinstance(item, (int, np.integer)):
             return item
         if hasattr(item, "data") and item.data is None:
@@ -91,7 +96,9 @@ def _subtensor(reader: Any, node: Any) -> Any:
     index = _index(reader, node, 1)
     if index is None:
         return None
-    out = _first(reader, node)[tuple(int(i) if isinstance(i, np.ndarray) and i.ndim == 0 else i for i in index)]
+    out = _first(reader, node)[
+        tuple(int(i) if isinstance(i, np.ndarray) and i.ndim == 0 else i for i in index)
+    ]
     if isinstance(out, np.ndarray):
         return out
     single = np.empty((), dtype=object)

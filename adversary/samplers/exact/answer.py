@@ -213,7 +213,9 @@ class ExactAnswer:
         return ModelError(msg, name)
 
     # ------------------------------------------------------------------ draws
-    def draw(self, n: int, seed: int | np.random.SeedSequence | np.random.Generator) -> dict[str, NDArray[Any]]:
+    def draw(
+        self, n: int, seed: int | np.random.SeedSequence | np.random.Generator
+    ) -> dict[str, NDArray[Any]]:
         """Draw n times independently from the exact joint posterior.
 
         Parameters
@@ -266,7 +268,11 @@ def _sum_draws(entries: Any, constant: Any, scalars: dict[int, Any], n: int) -> 
                 return None
             column = column + int(c) * scalars[i]
         columns.append(column)
-    return np.stack(columns, axis=1).reshape(n, *entries.shape) if columns else np.empty((n, *entries.shape), dtype=np.int64)
+    return (
+        np.stack(columns, axis=1).reshape(n, *entries.shape)
+        if columns
+        else np.empty((n, *entries.shape), dtype=np.int64)
+    )
 
 
 class _Snapshot:

@@ -126,7 +126,9 @@ class ExactModel:
             for i, _ in node.form:
                 if i < len(structure.scalars):
                     ids.add(i)
-                elif ((i, 1),) in structure.node_of and structure.nodes[structure.node_of[((i, 1),)]] is not node:
+                elif ((i, 1),) in structure.node_of and structure.nodes[
+                    structure.node_of[((i, 1),)]
+                ] is not node:
                     todo.append(structure.node_of[((i, 1),)])
         return {structure.scalars[i][0] for i in ids}
 
@@ -255,4 +257,6 @@ class _Deterministics:
             for g, o in zip(graphs, self._graphs, strict=True)
         ]
         graphs = clone_replace(graphs, dict(zip(self._shared, data, strict=True)))
-        self._function = pytensor.function([*batches, *data], graphs, mode=python_mode(), on_unused_input="ignore")
+        self._function = pytensor.function(
+            [*batches, *data], graphs, mode=python_mode(), on_unused_input="ignore"
+        )

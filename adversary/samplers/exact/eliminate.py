@@ -84,7 +84,9 @@ def plan(
             steps.append(Step("pair", (p, q), (r,), (constraint,)))
             del open_constraints[constraint], alive[p], alive[q]
             continue
-        x = min((n for n in alive if n not in kept), key=lambda n: (_cost(n, multi, open_constraints, sizes), n))
+        x = min(
+            (n for n in alive if n not in kept), key=lambda n: (_cost(n, multi, open_constraints, sizes), n)
+        )
         mine = tuple(c for c in open_constraints if x in (c[0], c[1], c[3]))
         around = [s for s in multi.values() if x in s] + [(c[0], c[1], c[3]) for c in mine]
         others = tuple(sorted({n for s in around for n in s} - {x}))
@@ -208,7 +210,7 @@ class Elimination:
         Narrow a partial sum to where its message is above maximum - crop.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(
         self,
         steps: Sequence[Step],
         domains: dict[int, Domain],
@@ -334,7 +336,9 @@ class Elimination:
         for scope, factor in self._take(x):
             where = tuple(index if n == x else grids[n] - self.domains[n].low for n in scope)
             table += factor[where]
-        self.record.append({"kind": "fixed", "node": x, "others": others, "index": np.broadcast_to(index, shape)})
+        self.record.append(
+            {"kind": "fixed", "node": x, "others": others, "index": np.broadcast_to(index, shape)}
+        )
         self._emit(others, table)
 
     def _sum(self, step: Step) -> None:
@@ -420,7 +424,10 @@ class Elimination:
                 [outer] = [t for n, t in clusters if n == rest][-1:]
                 shape = tuple(self.domains[n].size for n in others)
                 grids = {n: self._grid(n, rest) - self.domains[n].low for n in rest}
-                index = [np.broadcast_to(entry["index"] if n == x else grids[n], outer.shape).ravel() for n in others]
+                index = [
+                    np.broadcast_to(entry["index"] if n == x else grids[n], outer.shape).ravel()
+                    for n in others
+                ]
                 flat = np.ravel_multi_index(index, shape)
                 return np.bincount(flat, weights=outer.ravel(), minlength=int(np.prod(shape))).reshape(shape)
         msg = f"no cluster holds the nodes {others}"

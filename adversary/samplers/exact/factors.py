@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, vectorize_graph
-from pytensor.graph.traversal import io_toposort
+from pytensor.graph.traversal import ancestors, io_toposort
 
-from adversary.samplers.exact.linear import Linear, primitive, python_mode
+from adversary.samplers.exact.linear import primitive, python_mode
+from adversary.samplers.exact.runner import Runner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,13 +61,15 @@ class FactorTables:
         self._n_fixed = len(fixed)
         wanted = [c.var for c in reader.cuts] + reader.differences + structure.base_outputs
         wanted += [v for v, _ in reader.assumed]
-        self._base = pytensor.function(
-            [], clone_replace(wanted, zeros) + fixed, mode=mode, on_unused_input="ignore"
-        )
+        graphs = clone_replace(wanted, zeros) + fixed
+        self._shared = [a for a in ancestors(graphs) if isinstance(a, SharedVariable)]
+        data = [v.type() for v in self._shared]
+        graphs = clone_replace(graphs, dict(zip(self._shared, data, strict=True)))
+        self._base = Runner(pytensor.function(data, graphs, mode=mode, on_unused_input="ignore"))
         own = [f.type() for f in fixed]
         outputs = clone_replace(outputs, dict(zip(fixed, own, strict=True)))
-        self._tables = pytensor.function([*inputs, *own], outputs, mode=mode, on_unused_input="ignore")
-        self._tables.trust_input = True
+        compiled = pytensor.function([*inputs, *own], outputs, mode=mode, on_unused_input="ignore")
+        self._tables = Runner(compiled)
         self._prepare()
 
     def _batched(self, zeros: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -112,7 +116,7 @@ class FactorTables:
     def base(self) -> Base:
         """Evaluate everything that depends on the data only; raises ``KeyError`` where the analysis is outdated."""
         reader = self.structure.reader
-        values = self._base()
+        values = self._base(*[np.asarray(v.get_value(borrow=True)) for v in self._shared])
         n_cuts, n_diff = len(reader.cuts), len(reader.differences)
         cuts, rest = values[:n_cuts], values[n_cuts:]
         differences, rest = rest[:n_diff], rest[n_diff:]
@@ -209,7 +213,7 @@ class FactorTables:
             out.append(block.reshape(len(columns), -1)[:, group.entries])
         return out
 
-    def _write(  # noqa: PLR0913, PLR0917  (one inner loop, kept flat)
+    def _write(
         self,
         group: Group,
         fill: dict[int, Fill],
@@ -227,7 +231,11 @@ class FactorTables:
             value = base.cuts[cut].ravel()[index]
             grid = columns[:, column]
             if forms is not None:  # an indicator may be on where all unknowns are zero
-                grid = grid - (base.switch[forms[0]] == 0) if len(forms) == 1 else grid - _at_zero(forms[1], base)
+                grid = (
+                    grid - (base.switch[forms[0]] == 0)
+                    if len(forms) == 1
+                    else grid - _at_zero(forms[1], base)
+                )
             filled = value + scale * grid
             buffer = buffers[slots[cut]]
             flat = buffer.reshape(len(buffer), -1)

@@ -109,7 +109,9 @@ def primitive(linear: Linear) -> tuple[Form, Fraction]:
     common = lcm(*(c.denominator for _, c in linear.coefs))
     whole = [int(c * common) for _, c in linear.coefs]
     unit = gcd(*whole) * (1 if whole[0] > 0 else -1)
-    return tuple((i, w // unit) for (i, _), w in zip(linear.coefs, whole, strict=True)), Fraction(unit, common)
+    return tuple((i, w // unit) for (i, _), w in zip(linear.coefs, whole, strict=True)), Fraction(
+        unit, common
+    )
 
 
 def _filled(values: list[Any], shape: tuple[int, ...]) -> NDArray[np.object_]:
@@ -183,7 +185,8 @@ class GraphReader:
             if node.outputs[0] not in self._value:
                 self._visit(node)
         return [
-            (self._new.get(r, r), self._value[r]) if r in dependent else (r, self._constant_entries(r)) for r in roots
+            (self._new.get(r, r), self._value[r]) if r in dependent else (r, self._constant_entries(r))
+            for r in roots
         ]
 
     def refs(self, var: Variable, entries: NDArray[np.object_]) -> NDArray[np.object_]:
@@ -211,7 +214,10 @@ class GraphReader:
 
     def _evaluate_constants(self, walk: list[Any], dependent: set[Variable]) -> None:
         wanted = [
-            i for n in walk for i in n.inputs if i not in dependent and i not in self._number and hasattr(i.type, "ndim")
+            i
+            for n in walk
+            for i in n.inputs
+            if i not in dependent and i not in self._number and hasattr(i.type, "ndim")
         ]
         for var in wanted:
             if isinstance(var, Constant):
@@ -267,7 +273,10 @@ class GraphReader:
             value = handler(self, node)
             if value is not None:
                 return [np.asarray(value, dtype=object)]
-        if "Dot" in {type(op).__name__, type(getattr(op, "core_op", None)).__name__} or str(op) in {"matmul", "matvec"}:
+        if "Dot" in {type(op).__name__, type(getattr(op, "core_op", None)).__name__} or str(op) in {
+            "matmul",
+            "matvec",
+        }:
             value = self._dot(*node.inputs)
             if value is not None:
                 return [value]
@@ -301,7 +310,9 @@ class GraphReader:
             return np.broadcast_to(self._entries(inputs[1]), shape)
         return self._union(inputs)
 
-    def _linear_elemwise(self, node: Any, scalar: Any, inputs: Sequence[Variable]) -> NDArray[np.object_] | None:
+    def _linear_elemwise(
+        self, node: Any, scalar: Any, inputs: Sequence[Variable]
+    ) -> NDArray[np.object_] | None:
         if isinstance(scalar, ps.Add):
             return _combine([(self._entries(i), 1) for i in inputs])
         if isinstance(scalar, ps.Sub):
@@ -322,7 +333,9 @@ class GraphReader:
         return None
 
     def _scale(self, scalar: Any, inputs: Sequence[Variable]) -> NDArray[np.object_] | None:
-        unknown = [i for i in inputs if i in self._value and any(e is not None for e in self._value[i].ravel())]
+        unknown = [
+            i for i in inputs if i in self._value and any(e is not None for e in self._value[i].ravel())
+        ]
         if len(unknown) != 1 or (isinstance(scalar, ps.TrueDiv) and unknown[0] is not inputs[0]):
             return None
         factor: Any = 1.0
@@ -336,7 +349,10 @@ class GraphReader:
         if not all(np.isfinite(float(f)) for f in factor.ravel()):
             return None
         return _filled(
-            [None if e is None else e.scaled(Fraction(float(f))) for e, f in zip(entries.ravel(), factor.ravel(), strict=True)],
+            [
+                None if e is None else e.scaled(Fraction(float(f)))
+                for e, f in zip(entries.ravel(), factor.ravel(), strict=True)
+            ],
             entries.shape,
         )
 
@@ -391,7 +407,11 @@ class GraphReader:
                     parts = refs if fits else _filled([_join(tuple(refs.ravel()))], ())
                     base = self.refs(self._new.get(value, value), entries)
                     shape = np.broadcast_shapes(base.shape, parts.shape)
-                    pairs = zip(np.broadcast_to(base, shape).ravel(), np.broadcast_to(parts, shape).ravel(), strict=True)
+                    pairs = zip(
+                        np.broadcast_to(base, shape).ravel(),
+                        np.broadcast_to(parts, shape).ravel(),
+                        strict=True,
+                    )
                     entries = _filled([_join(p) for p in pairs], shape)
         if expr.type.dtype != out.type.dtype:
             expr = pt.cast(expr, out.type.dtype)
@@ -438,9 +458,7 @@ class GraphReader:
     def _shape_at_zero(self, out: Variable) -> tuple[int, ...]:
         zeros = {v: np.zeros(e.shape, dtype=v.type.dtype) for v, e in self.leaves.items()}
         try:
-            function = pytensor.function(
-                list(zeros), out.shape, mode=python_mode(), on_unused_input="ignore"
-            )
+            function = pytensor.function(list(zeros), out.shape, mode=python_mode(), on_unused_input="ignore")
             return tuple(int(d) for d in function(*zeros.values()))
         except Exception as error:
             msg = f'the exact engine cannot see through {out.owner.op}: rewrite that step, or use sampler="mcmc"'
@@ -487,7 +505,9 @@ def _combine(parts: list[tuple[NDArray[np.object_], int]]) -> NDArray[np.object_
     return _filled([_add_up(items) for items in zip(*columns, strict=True)], shape)
 
 
-def _rows(entries: NDArray[np.object_], axes: tuple[int, ...], join: Callable[..., Entry]) -> NDArray[np.object_]:
+def _rows(
+    entries: NDArray[np.object_], axes: tuple[int, ...], join: Callable[..., Entry]
+) -> NDArray[np.object_]:
     keep = [a for a in range(entries.ndim) if a not in axes]
     shape = tuple(entries.shape[a] for a in keep)
     rows = entries.transpose(keep + list(axes)).reshape(int(np.prod(shape, dtype=int)), -1)

@@ -51,12 +51,16 @@ class Problem:
     def __init__(self, structure: Structure, tables: FactorTables, terms: set[int], target: int) -> None:
         self.structure, self.tables, self.target = structure, tables, target
         factors = [f for f in structure.factors if structure.groups[f.group].term in terms]
-        self.value_factors = [f for f in factors if structure.terms[structure.groups[f.group].term].kind == "value"]
+        self.value_factors = [
+            f for f in factors if structure.terms[structure.groups[f.group].term].kind == "value"
+        ]
         factors = [f for f in factors if f not in self.value_factors]
         folded = {
             f.scope[0]
             for f in factors
-            if len(f.scope) == 1 and structure.nodes[f.scope[0]].kind == "indicator" and f.scope[0] not in structure.links
+            if len(f.scope) == 1
+            and structure.nodes[f.scope[0]].kind == "indicator"
+            and f.scope[0] not in structure.links
         }
         self.unary = [f for f in factors if len(f.scope) == 1 and f.scope[0] not in folded]
         self.folds = [f for f in factors if len(f.scope) == 1 and f.scope[0] in folded]
@@ -113,7 +117,9 @@ class Problem:
                 np.array([nodes[f.scope[0]].form[0][0] for f in mine]),
                 np.array([nodes[f.scope[0]].parent for f in mine]),
             )
-        self.curved = {f.scope[0] for f in self.unary} | {int(p) for _, _, ps in self.fold_groups.values() for p in ps}
+        self.curved = {f.scope[0] for f in self.unary} | {
+            int(p) for _, _, ps in self.fold_groups.values() for p in ps
+        }
 
     def _split(self) -> list[Component]:
         root = {n: n for n in self.nodes}
@@ -142,7 +148,11 @@ class Problem:
             constraints = [c for c in self.constraints if find(c[0]) == r]
             keep = (self.target,) if self.target in nodes else ()
             steps = plan(nodes, mine, constraints, keep, sizes)
-            tree = not mine and all(s.kind != "fixed" for s in steps) and all(abs(c[2]) == 1 for c in constraints)
+            tree = (
+                not mine
+                and all(s.kind != "fixed" for s in steps)
+                and all(abs(c[2]) == 1 for c in constraints)
+            )
             components.append(Component(nodes, mine, constraints, keep, steps, tree))
         components.sort(key=lambda c: (not c.keep, c.nodes[0]))
         return components
@@ -193,7 +203,9 @@ class Problem:
                     place = base.switch[ids[mine]]
                     out[int(parent)] += _switched(points[int(parent)], place, off[mine], on[mine])
 
-    def evaluate_multi(self, base: Base, domains: dict[int, Domain], live: set[int]) -> list[tuple[Factor, Array]]:
+    def evaluate_multi(
+        self, base: Base, domains: dict[int, Domain], live: set[int]
+    ) -> list[tuple[Factor, Array]]:
         """Return the raw tables of factors of several nodes (and of the target's value), over full domains."""
         requests, wanted = [], []
         for g, factors in self.multi_groups.items():

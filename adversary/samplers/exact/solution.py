@@ -63,7 +63,9 @@ class Part:
 class Solver:
     """Solve the components of a problem for the data in ``base``."""
 
-    def __init__(self, problem: Problem, base: Base, tolerance: float, first_drop: float | None = None) -> None:
+    def __init__(
+        self, problem: Problem, base: Base, tolerance: float, first_drop: float | None = None
+    ) -> None:
         self.problem, self.base, self.tolerance = problem, base, tolerance
         self.need = -float(np.log(tolerance)) + _EXTRA
         self.first_drop = self.need + 8.0 if first_drop is None else first_drop
@@ -202,14 +204,21 @@ class Solver:
                 raise UnsupportedModelError(msg, self.nodes[n].label)
         return {
             n: Domain(
-                int(low[n]), int(high[n] - low[n]) + 1, (bool(low[n] > self.low[n]), bool(high[n] < self.high[n]))
+                int(low[n]),
+                int(high[n] - low[n]) + 1,
+                (bool(low[n] > self.low[n]), bool(high[n] < self.high[n])),
             )
             for n in component.nodes
             if self.nodes[n].kind != "value"
         }
 
     def _conditional_windows(
-        self, component: Component, endless: list[int], low: dict[int, float], high: dict[int, float], drop: float
+        self,
+        component: Component,
+        endless: list[int],
+        low: dict[int, float],
+        high: dict[int, float],
+        drop: float,
     ) -> list[int]:
         """Window nodes whose only factors tie them to other nodes: for every value of those, then all of them."""
         problem = self.problem
@@ -246,7 +255,9 @@ class Solver:
         def evaluate(points: Array) -> Array:
             rows = np.zeros((points.size, len(group.column_node)), dtype=np.int64)
             for column, n in zip(columns, factor.scope, strict=True):
-                rows[:, column] = points.ravel() if n == node else np.repeat(combos[:, others.index(n)], points.shape[1])
+                rows[:, column] = (
+                    points.ravel() if n == node else np.repeat(combos[:, others.index(n)], points.shape[1])
+                )
             [block] = self.problem.tables.evaluate(self.base, [(factor.group, rows)])
             values = np.asarray(block[:, factor.position], dtype=float).reshape(points.shape)
             return np.where(np.isnan(values), -np.inf, values)
@@ -345,7 +356,9 @@ class Solver:
             domains[n] = Domain(d.low + first, last - first + 1, cut)
             unary[n] = values[first : last + 1]
 
-    def _value_table(self, factor: Any, raw: Array, domains: dict[int, Domain]) -> tuple[tuple[int, ...], Array]:
+    def _value_table(
+        self, factor: Any, raw: Array, domains: dict[int, Domain]
+    ) -> tuple[tuple[int, ...], Array]:
         values = np.rint(np.asarray(raw, dtype=float))
         if not np.array_equal(values, raw):
             bad = float(np.asarray(raw, dtype=float)[values != raw].ravel()[0])
@@ -363,7 +376,9 @@ class Solver:
     # -------------------------------------------------------------- judgement
     def _needed(self, part: Part) -> float:
         """The drop that makes up for the factors' disagreement (point 1 of the module)."""
-        best = sum(self._top(n, t) for n, t in part.unary.items()) + sum(float(t.max()) for _, t in part.tables)
+        best = sum(self._top(n, t) for n, t in part.unary.items()) + sum(
+            float(t.max()) for _, t in part.tables
+        )
         weights = part.elimination.table
         if part.component.keep and weights.size <= 2:
             target = part.component.keep[0]
@@ -405,7 +420,11 @@ class Solver:
         for _ in range(12):
             drop *= 2.0
             wide = self._windows(part.component, drop)
-            second = self._eliminate(part.component, self._doubled(part, wide), drop) if isinstance(wide, dict) else None
+            second = (
+                self._eliminate(part.component, self._doubled(part, wide), drop)
+                if isinstance(wide, dict)
+                else None
+            )
             if second is None:
                 break
             moved = abs(float(np.expm1(second.log_weight - part.log_weight)))
@@ -428,7 +447,9 @@ class Solver:
             old = part.domains[n]
             low = max(min(d.low, old.low - old.size // 2 - 1), self.low[n])
             high = min(max(d.high, old.high + old.size // 2 + 1), self.high[n])
-            out[n] = Domain(int(low), int(high - low) + 1, (bool(low > self.low[n]), bool(high < self.high[n])))
+            out[n] = Domain(
+                int(low), int(high - low) + 1, (bool(low > self.low[n]), bool(high < self.high[n]))
+            )
         return out
 
     def _contradiction(self, nodes: Iterable[int]) -> ModelError:

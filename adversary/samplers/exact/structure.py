@@ -206,7 +206,11 @@ class _Builder:
             for flat in range(entries.size):
                 number = len(self.scalars)
                 self.scalars.append((rv.name, flat))
-                label = rv.name if not shape else f"{rv.name}[{','.join(map(str, np.unravel_index(flat, shape)))}]"
+                label = (
+                    rv.name
+                    if not shape
+                    else f"{rv.name}[{','.join(map(str, np.unravel_index(flat, shape)))}]"
+                )
                 form = ((number, 1),)
                 self.node_of[form] = len(self.nodes)
                 self.nodes.append(Node("scalar", form, label))
@@ -234,7 +238,17 @@ class _Builder:
             opaque = self.reader.refs(var, entries)
             cuts = sorted({c for e in opaque.ravel() if isinstance(e, Opaque) for c, _ in e.refs})
             constant = tuple(i for i, e in enumerate(opaque.ravel()) if not isinstance(e, Opaque))
-            terms.append(Term(rv.name, kind, var, entries.shape, tuple(cuts), rv.name if kind == "prior" else None, constant))
+            terms.append(
+                Term(
+                    rv.name,
+                    kind,
+                    var,
+                    entries.shape,
+                    tuple(cuts),
+                    rv.name if kind == "prior" else None,
+                    constant,
+                )
+            )
             arrays.append(opaque)
         return terms, arrays
 
@@ -313,7 +327,7 @@ class _Builder:
             scope = tuple(self._node(f) for f in forms)
             self._place(number, position, scope, dict(zip(forms, scope, strict=True)), sums, resolved)
 
-    def _place(  # noqa: PLR0913, PLR0917
+    def _place(
         self,
         number: int,
         position: int,
@@ -420,7 +434,9 @@ class _Builder:
             pair = []
             size = int(np.prod(self.shapes[rv.name], dtype=int))
             for graph in support_bounds(rv):
-                pair.append([None] * size if graph is None else self._bound(graph, self.shapes[rv.name], size))
+                pair.append(
+                    [None] * size if graph is None else self._bound(graph, self.shapes[rv.name], size)
+                )
             for flat in range(size):
                 bounds[start[rv.name] + flat] = (pair[0][flat], pair[1][flat])
         return bounds
@@ -438,7 +454,9 @@ class _Builder:
     def _improper(self) -> dict[str, str]:
         names = {"flat_count"}
         return {
-            rv.name: rv.owner.op.name for rv in self.model.free_RVs if getattr(rv.owner.op, "name", "") in names
+            rv.name: rv.owner.op.name
+            for rv in self.model.free_RVs
+            if getattr(rv.owner.op, "name", "") in names
         }
 
     def _deterministics(self) -> dict[str, tuple[NDArray[np.object_], int]]:
@@ -450,8 +468,13 @@ class _Builder:
             reader = GraphReader(self.reader.leaves, self.reader.next_id)
             [(_, entries)] = reader.read([graph])
             integers = var.type.dtype.startswith(("int", "uint"))
-            plain = all(e is None or (isinstance(e, Linear) and not known & {i for i, _ in e.coefs}) for e in entries.ravel())
-            plain = plain and all(i < len(self.scalars) for e in entries.ravel() if e is not None for i, _ in e.coefs)
+            plain = all(
+                e is None or (isinstance(e, Linear) and not known & {i for i, _ in e.coefs})
+                for e in entries.ravel()
+            )
+            plain = plain and all(
+                i < len(self.scalars) for e in entries.ravel() if e is not None for i, _ in e.coefs
+            )
             if plain and integers:
                 found[var.name] = (entries, self._output(graph))
         return found

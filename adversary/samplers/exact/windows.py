@@ -104,7 +104,9 @@ def climb(
     centres: dict[int, list[float]] = {}
     for node, (low, high) in supports.items():
         ends = [e for e in (low, high) if np.isfinite(e)]
-        centres[node] = [float(h) for h in hints.get(node, [])][:6] + ends + ([] if hints.get(node) or ends else [0.0])
+        centres[node] = (
+            [float(h) for h in hints.get(node, [])][:6] + ends + ([] if hints.get(node) or ends else [0.0])
+        )
     for _ in range(80):
         if not centres:
             break

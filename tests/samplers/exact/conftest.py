@@ -15,7 +15,9 @@ class Enumeration:
         self.points = np.array(list(itertools.product(*supports.values())), dtype=np.int64)
         columns = dict(zip(self.names, self.points.T, strict=True))
         self.columns = columns
-        self.log_w = np.array([log_weight({k: int(v[i]) for k, v in columns.items()}) for i in range(len(self.points))])
+        self.log_w = np.array(
+            [log_weight({k: int(v[i]) for k, v in columns.items()}) for i in range(len(self.points))]
+        )
 
     @property
     def log_evidence(self):
@@ -23,14 +25,18 @@ class Enumeration:
         return float(np.log(np.exp(self.log_w - top).sum()) + top)
 
     def pmf(self, function):
-        values = np.array([function({k: int(v[i]) for k, v in self.columns.items()}) for i in range(len(self.points))])
+        values = np.array(
+            [function({k: int(v[i]) for k, v in self.columns.items()}) for i in range(len(self.points))]
+        )
         p = np.exp(self.log_w - self.log_evidence)
         return {int(v): float(p[values == v].sum()) for v in np.unique(values)}
 
 
 def log_discrete_gaussian(gap, sigma2):
     reach = int(12 * math.sqrt(sigma2)) + 12
-    return -(gap**2) / (2 * sigma2) - math.log(sum(math.exp(-(n**2) / (2 * sigma2)) for n in range(-reach, reach + 1)))
+    return -(gap**2) / (2 * sigma2) - math.log(
+        sum(math.exp(-(n**2) / (2 * sigma2)) for n in range(-reach, reach + 1))
+    )
 
 
 def log_poisson(n, mu):

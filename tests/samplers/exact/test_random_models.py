@@ -43,7 +43,9 @@ class RandomModel:
             return np.float64(base), lambda point: base
         top = max(self.supports[parent])
         scale = (high - base) / max(top, 1) * 0.9 if slope else 0.0
-        return np.float64(base) + np.float64(scale) * self.rvs[parent], lambda point: base + scale * point[parent]
+        return np.float64(base) + np.float64(scale) * self.rvs[
+            parent
+        ], lambda point: base + scale * point[parent]
 
     def _bernoulli(self, name, parent):
         graph, p = self._rate(parent, 0.1, 0.9)
@@ -95,8 +97,10 @@ class RandomModel:
         self.rvs[name] = pm.Truncated(name, pm.Poisson.dist(mu=graph), upper=top)
         self.supports[name] = list(range(top + 1))
         self.terms.append(
-            lambda x: self.hand.log_poisson(x[name], mu(x))
-            - math.log(sum(math.exp(self.hand.log_poisson(k, mu(x))) for k in range(top + 1)))
+            lambda x: (
+                self.hand.log_poisson(x[name], mu(x))
+                - math.log(sum(math.exp(self.hand.log_poisson(k, mu(x))) for k in range(top + 1)))
+            )
         )
 
     def _combination(self):

@@ -46,14 +46,21 @@ class TwoLevel:
             elsewhere = FlatCount("elsewhere")
             block = self.counts["c"] + present
             DiscreteGaussian("block", block, sigma2=self.numbers["s1"], observed=self.counts["xstar1"])
-            DiscreteGaussian("group", block + elsewhere, sigma2=self.numbers["s2"], observed=self.counts["xstar2"])
+            DiscreteGaussian(
+                "group", block + elsewhere, sigma2=self.numbers["s2"], observed=self.counts["xstar2"]
+            )
             DiscreteGaussian("rest", elsewhere, sigma2=self.numbers["sy"], observed=self.counts["ystar"])
         self.compiled = compile_exact(self.model, "present", [*self.counts.values(), *self.numbers.values()])
 
     def solve(self, rho1, rho2, d, p, **counts):
         for name, shared in self.counts.items():
             shared.set_value(np.int64(counts[name]))
-        for name, value in (("s1", 0.5 / rho1), ("s2", 0.5 / rho2), ("sy", d * 0.5 / rho1), ("p", Fraction(str(p)))):
+        for name, value in (
+            ("s1", 0.5 / rho1),
+            ("s2", 0.5 / rho2),
+            ("sy", d * 0.5 / rho1),
+            ("p", Fraction(str(p))),
+        ):
             self.numbers[name].set_value(np.float64(value))
         return self.compiled.solve()
 
@@ -125,7 +132,9 @@ def test_an_answer_does_not_change_when_the_data_do(two_level):
 def test_noise_that_grows_returns_the_prior_and_noise_that_vanishes_gives_certainty(two_level):
     vague = two_level.solve(**(BASE | {"rho1": 1e-7, "rho2": 1e-7, "d": 1, "p": "0.3"}))
     assert vague.posterior.p[1] == pytest.approx(0.3, abs=2e-3)
-    sharp = two_level.solve(**(BASE | {"xstar1": 1, "xstar2": 4, "ystar": 3, "rho1": 200.0, "rho2": 200.0, "d": 1}))
+    sharp = two_level.solve(
+        **(BASE | {"xstar1": 1, "xstar2": 4, "ystar": 3, "rho1": 200.0, "rho2": 200.0, "d": 1})
+    )
     assert sharp.log_odds > 190
 
 
@@ -141,7 +150,10 @@ def chain(levels, c=0):
             total = total + rest
             DiscreteGaussian(f"ys{i}", rest, sigma2=np.float64(d * 0.5 / levels["rho"][i]), observed=y)
             DiscreteGaussian(
-                f"x{i + 2}", total, sigma2=np.float64(0.5 / levels["rho"][i + 1]), observed=levels["xstar"][i + 1]
+                f"x{i + 2}",
+                total,
+                sigma2=np.float64(0.5 / levels["rho"][i + 1]),
+                observed=levels["xstar"][i + 1],
             )
     return model
 
@@ -149,7 +161,14 @@ def chain(levels, c=0):
 SIX = {
     "xstar": [2, 1, 3, 5, 12, 40],
     "ystar": [-1, 4, 2, 6, 30],
-    "rho": [RHO[0], RHO[1], 0.05041620668560395, 0.051377734724347125, 0.0504877958589351, 0.050937795778547346],
+    "rho": [
+        RHO[0],
+        RHO[1],
+        0.05041620668560395,
+        0.051377734724347125,
+        0.0504877958589351,
+        0.050937795778547346,
+    ],
     "d": [27, 3, 20, 99, 50],
     "p": 0.5,
 }
@@ -163,7 +182,9 @@ def chain_by_messages(levels, reach=1500):
     for i in range(len(levels["ystar"]) - 1, -1, -1):
         rest = -(rho[i] / levels["d"][i]) * (levels["ystar"][i] - grid) ** 2.0
         size = reach // 2
-        sums = np.array([np.logaddexp.reduce(rest[: reach - size] + message[x : x + reach - size]) for x in range(size)])
+        sums = np.array(
+            [np.logaddexp.reduce(rest[: reach - size] + message[x : x + reach - size]) for x in range(size)]
+        )
         message = np.full(reach, -np.inf)
         message[:size] = sums - rho[i] * (xs[i] - grid[:size]) ** 2.0
         grid = np.arange(reach)
@@ -200,7 +221,10 @@ def test_thirty_siblings_one_by_one_equal_a_numpy_convolution(hand):
         return p
 
     whole = total_of(range(30))
-    weight = [pb * (whole * np.exp(-((150 - b - np.arange(whole.size)) ** 2) / 4.0)).sum() for b, pb in ((0, 0.75), (1, 0.25))]
+    weight = [
+        pb * (whole * np.exp(-((150 - b - np.arange(whole.size)) ** 2) / 4.0)).sum()
+        for b, pb in ((0, 0.75), (1, 0.25))
+    ]
     assert answer.log_odds == pytest.approx(np.log(weight[1] / weight[0]), abs=1e-10)
     rest = total_of(range(1, 30))
     first = np.array(

@@ -57,7 +57,7 @@ def test_the_bound_is_not_smaller_than_the_error_it_bounds(tolerance):
         y = pm.Geometric("y", p=np.float64(0.02))
         pm.Deterministic("other", y + 3)
     compiled = compile_exact(model, "other")
-    import adversary.samplers.exact.solution as solution
+    from adversary.samplers.exact import solution
 
     extra = solution._EXTRA
     try:
@@ -109,7 +109,9 @@ def test_a_rate_that_depends_on_another_unknown_gets_a_window_for_each_of_its_va
     y = np.arange(0, 4000)
     log_factorial = np.array([math.lgamma(k + 1) for k in y])
     weight = [log_sum(y * math.log(mu) - mu - log_factorial + gap(300 - y, 25.0)) for mu in (1.0, 1000.0)]
-    assert answer.log_odds == pytest.approx(math.log(1e-10) - math.log1p(-1e-10) + weight[1] - weight[0], rel=1e-10)
+    assert answer.log_odds == pytest.approx(
+        math.log(1e-10) - math.log1p(-1e-10) + weight[1] - weight[0], rel=1e-10
+    )
     assert not answer.bound_proven
 
 
@@ -136,7 +138,9 @@ def test_an_over_dispersed_prior_is_answered_and_not_called_proven():
         DiscreteGaussian("seen", y, sigma2=np.float64(5.0), observed=2)
     answer = compile_exact(model, "y").solve()
     y = np.arange(0, 400)
-    log_p = np.array([math.lgamma(k + 0.5) - math.lgamma(k + 1) + k * math.log(20 / 20.5) for k in y]) + gap(2 - y, 5.0)
+    log_p = np.array([math.lgamma(k + 0.5) - math.lgamma(k + 1) + k * math.log(20 / 20.5) for k in y]) + gap(
+        2 - y, 5.0
+    )
     p = np.exp(log_p - log_sum(log_p))
     assert np.abs(answer.posterior.p - p[answer.posterior.support]).max() < 1e-13
     assert not answer.bound_proven
@@ -183,7 +187,7 @@ def test_propagation_carries_intervals_through_sums_both_ways():
 @pytest.mark.parametrize("mode", [-3, 0, 17, 123_456_789, -(10**12)])
 def test_climbing_reaches_a_mode_anywhere(mode):
     def evaluate(points):
-        return {0: -np.abs(points[0] - mode) ** 1.5}
+        return {0: -(np.abs(points[0] - mode) ** 1.5)}
 
     curve = climb(evaluate, {0: (-np.inf, np.inf)}, {})[0]
     assert curve.points[curve.values.argmax()] == mode
