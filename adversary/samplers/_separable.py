@@ -1,6 +1,6 @@
-"""Proof, by walking a graph, that the entries of a vector never meet in a log-probability.
+"""Read log-probability graphs: prove that entries of a vector never meet, and soften failed parameter checks.
 
-What it is: a conservative check ("yes" is proved, "no" may only mean "not seen"). What it is not: an
+What it is: a conservative proof ("yes" is proved, "no" may only mean "not seen"). What it is not: an
 optimiser. With a "yes", all entries of a vector of unknowns may be moved in one call, because entry i of
 every term depends on entry i of the vector and on no other.
 
@@ -12,8 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytensor.tensor as pt
+from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.traversal import apply_ancestors, graph_inputs, io_toposort
-from pytensor.tensor.basic import Alloc
+from pytensor.tensor.basic import Alloc, ScalarFromTensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor, get_constant_idx
@@ -21,7 +23,7 @@ from pytensor.tensor.subtensor import Subtensor, get_constant_idx
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["entries_never_meet", "reads_one_entry"]
+__all__ = ["checks_to_minus_infinity", "entries_never_meet", "reads_one_entry"]
 
 Axes = tuple[int, ...]
 
@@ -118,3 +120,46 @@ def reads_one_entry(value: Any, term: Any) -> bool:
             return False
         places.add(tuple(int(i) for i in index))
     return len(places) == 1
+
+
+def checks_to_minus_infinity(terms: Sequence[Any]) -> list[Any]:
+    """Return the terms with every check of a parameter turned into -inf where it fails.
+
+    A check is one truth value. Evaluated on a batch of candidates as it stands, it fails for all of them as
+    soon as one is out of range (a Binomial with n = -1 at the window's edge), and the whole window would seem
+    impossible.
+
+    Parameters
+    ----------
+    terms
+        Log-probability terms of a model.
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> from pymc.distributions.dist_math import check_parameters
+    >>> n = pt.lscalar("n")
+    >>> [term] = checks_to_minus_infinity([check_parameters(n * 1.0, n >= 0)])
+    >>> float(term.eval({n: -1}))
+    -inf
+    """
+    now: dict[Any, Any] = {}
+    ends = list(terms)
+    for node in io_toposort(list(graph_inputs(ends)), ends):
+        inputs = [now.get(i, i) for i in node.inputs]
+        if isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf:
+            holds = [_as_tensor(c) for c in inputs[1:]]
+            first = holds[0] if len(holds) == 1 else pt.all(pt.stack(holds))
+            now[node.outputs[0]] = pt.switch(first, inputs[0], -np.inf)
+        elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            now.update(zip(node.outputs, node.clone_with_new_inputs(inputs).outputs, strict=True))
+    return [now.get(t, t) for t in ends]
+
+
+def _as_tensor(condition: Any) -> Any:
+    inner = condition.owner
+    return (
+        inner.inputs[0]
+        if inner is not None and isinstance(inner.op, ScalarFromTensor)
+        else pt.as_tensor(condition)
+    )

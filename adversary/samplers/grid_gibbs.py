@@ -33,7 +33,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
 from adversary.errors import SamplingError, UnsupportedModelError
-from adversary.samplers._separable import entries_never_meet, reads_one_entry
+from adversary.samplers._separable import checks_to_minus_infinity, entries_never_meet, reads_one_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,7 +142,8 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
 
     def _build(self, model: Any, value: Any, compile_kwargs: dict[str, Any]) -> None:
         """Compile the blanket's log-probability on a batch of candidate values."""
-        self.terms = [t for t in model.logp(sum=False) if value in set(ancestors([t]))]
+        terms = [t for t in model.logp(sum=False) if value in set(ancestors([t]))]
+        self.terms = checks_to_minus_infinity(terms)
         self.value, self.model = value, model
         self.others = [x for x in model.value_vars if x is not value]
         self.names = [x.name for x in self.others]
