@@ -26,6 +26,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 from pymc.pytensorf import constant_fold
+from pymc.stats import compute_log_likelihood, compute_log_prior
 from pymc.step_methods.compound import flatten_steps
 from pymc.vartypes import discrete_types
 from pytensor.graph.traversal import ancestors
@@ -194,7 +195,7 @@ def _check_steps(model: pm.Model, step: Any, nuts_sampler: str | None) -> list[A
     for given in steps:
         kind = type(given).__name__
         unsound = kind in _WRONG_ON_INTEGERS or (
-            kind == "CategoricalGibbsMetropolis" and "proportional" in getattr(given.astep, "__name__", "")
+            kind == "CategoricalGibbsMetropolis" and "prop" in getattr(given.astep, "__name__", "")
         )
         on = [v.name for v in given.vars if v in integers]
         if unsound and on:
@@ -433,9 +434,9 @@ def _add_groups(model: pm.Model, tree: Any, *, log_likelihood: bool, log_prior: 
         )
         raise UnsupportedModelError(msg, begun[0])
     if log_likelihood and model.observed_RVs:
-        pm.compute_log_likelihood(tree, model=model, progressbar=False)
+        compute_log_likelihood(tree, model=model, progressbar=False)
     if log_prior:
-        pm.compute_log_prior(tree, model=model, progressbar=False)
+        compute_log_prior(tree, model=model, progressbar=False)
 
 
 @contextlib.contextmanager
