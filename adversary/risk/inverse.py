@@ -19,20 +19,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from adversary.errors import ModelError
+from adversary.privacy import discrete_gaussian as dg
 from adversary.risk.expected import ExpectedRisk, expected_one_level
 from adversary.risk.levels import expected_uniqueness
-from adversary.risk.measures import prior_log_odds
+from adversary.risk.measures import decision_threshold, prior_log_odds
 from adversary.risk.two_level import TwoLevelDesign, expected_two_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Evaluate = Callable[[float, float], ExpectedRisk]
+    Measure = Callable[[float, float], float]
 
 __all__ = [
     "Criterion",
@@ -176,8 +179,27 @@ def guaranteed_information(ratio: float) -> float:
     return 0.5 * math.log(ratio)
 
 
-def _one_level(information: float, log_odds: float) -> ExpectedRisk:
-    return expected_one_level(1.0 / (2.0 * information), log_odds=log_odds)
+def _one_level(criterion: Criterion) -> Measure:
+    """Measure of one level: decisions and exceedances are one tail probability, no sum over releases."""
+
+    def value(information: float, log_odds: float) -> float:
+        sigma2 = 1.0 / (2.0 * information)
+        if criterion.measure == "risk":
+            return expected_one_level(sigma2, log_odds=log_odds).risk
+        level = _level(criterion, log_odds)
+        if math.isinf(level):
+            return 0.0
+        return math.exp(float(dg.log_sf(int(decision_threshold(log_odds - level, sigma2)) - 2, sigma2)))
+
+    return value
+
+
+def _level(criterion: Criterion, log_odds: float) -> float:
+    """Posterior log-odds above which a release counts: 0 for a decision, else those of R' = ratio."""
+    if criterion.ratio is None:
+        return 0.0
+    log_product = math.log(criterion.ratio) - float(np.logaddexp(0.0, -log_odds))
+    return math.inf if log_product >= 0 else log_product - math.log(-math.expm1(log_product))
 
 
 def scaled_two_level(design: TwoLevelDesign, total: int, tolerance: float = 1e-12) -> Evaluate:
@@ -276,7 +298,9 @@ def largest_information(
     """
     chosen = _priors(prior, 2)
     knots = sorted({k for log_odds in chosen for k in _jumps(criterion, log_odds, low, high)})
-    return _scan(criterion, [_one_level], chosen, _grid(low, high, points, knots))
+    # between two jumps decisions and exceedances are monotone: no peak is hidden, only R's can be
+    search = _Search(criterion.bound, (_one_level(criterion),), tuple(chosen))
+    return search.run(_grid(low, high, points, knots), climb=criterion.measure == "risk")
 
 
 def largest_factor(
@@ -317,7 +341,13 @@ def largest_factor(
     if not targets:
         msg = "give at least one target to evaluate, got none"
         raise ModelError(msg, evaluate)
-    return _scan(criterion, targets, _priors(prior, 9), _grid(low, high, points, []))
+    measures = tuple(_measure_of(criterion, target) for target in targets)
+    search = _Search(criterion.bound, measures, tuple(_priors(prior, 9)))
+    return search.run(_grid(low, high, points, []), climb=True)
+
+
+def _measure_of(criterion: Criterion, evaluate: Evaluate) -> Measure:
+    return lambda x, log_odds: criterion.value(evaluate(x, log_odds))
 
 
 def _grid(low: float, high: float, points: int, knots: Sequence[float]) -> list[float]:
@@ -334,12 +364,9 @@ def _jumps(criterion: Criterion, log_odds: float, low: float, high: float) -> li
     """Values of rho at which one level's decision, or its set of releases with R' > r, changes."""
     if criterion.measure == "risk":
         return []
-    distance = -log_odds
-    if criterion.ratio is not None:
-        log_product = math.log(criterion.ratio) - float(np.logaddexp(0.0, -log_odds))
-        if log_product >= 0:
-            return []
-        distance = log_product - math.log(-math.expm1(log_product)) - log_odds
+    distance = _level(criterion, log_odds) - log_odds
+    if math.isinf(distance):
+        return []
     # posterior log-odds reach the level at rho (2a - 1) = distance, for a whole number a
     most = min(int(abs(distance) / low) + 2, 4001)
     odd = np.arange(1, most, 2)
@@ -347,87 +374,66 @@ def _jumps(criterion: Criterion, log_odds: float, low: float, high: float) -> li
     return [float(v) for v in where if low < v < high]
 
 
-def _worst(
-    criterion: Criterion, targets: Sequence[Evaluate], priors: Sequence[float], x: float
-) -> tuple[float, float]:
-    found = [(criterion.value(evaluate(x, lo)), lo) for evaluate in targets for lo in priors]
-    return max(found)
+@dataclass(frozen=True)
+class _Search:
+    """Scan, climb, bracket: the worst of some measures over some priors against a bound."""
 
+    bound: float
+    measures: tuple[Measure, ...]
+    priors: tuple[float, ...]
 
-def _scan(
-    criterion: Criterion, targets: Sequence[Evaluate], priors: Sequence[float], grid: Sequence[float]
-) -> InverseAnswer:
-    values = [_worst(criterion, targets, priors, x)[0] for x in grid]
-    grid, values = _with_hidden_peaks(criterion, targets, priors, list(grid), values)
-    crossings = []
-    for k in range(len(grid) - 1):
-        left, right = values[k] <= criterion.bound, values[k + 1] <= criterion.bound
-        if left != right:
-            crossings.append(_bracket(criterion, targets, priors, grid[k : k + 2], left))
-    if values[0] > criterion.bound:
-        safe = 0.0
-    elif crossings:
-        safe = crossings[0].low
-    else:
-        safe = math.inf
-    at = grid[0] if safe == 0.0 else (grid[-1] if math.isinf(safe) else safe)
-    above = crossings[0].high if crossings and 0.0 < safe < math.inf else at
-    return InverseAnswer(
-        safe=safe,
-        crossings=tuple(crossings),
-        value=_worst(criterion, targets, priors, at)[0],
-        prior_log_odds=_worst(criterion, targets, priors, above)[1],
-        low=grid[0],
-        high=grid[-1],
-        points=len(grid),
-    )
+    def worst(self, x: float) -> tuple[float, float]:
+        """Largest value, and the prior that has it."""
+        return max((measure(x, log_odds), log_odds) for measure in self.measures for log_odds in self.priors)
 
-
-def _with_hidden_peaks(
-    criterion: Criterion,
-    targets: Sequence[Evaluate],
-    priors: Sequence[float],
-    grid: list[float],
-    values: list[float],
-) -> tuple[list[float], list[float]]:
-    """Climb every local peak of the scan that stays within the bound: it may break it between two points."""
-    extra = []
-    for k in range(1, len(grid) - 1):
-        if not (values[k] >= values[k - 1] and values[k] >= values[k + 1] and values[k] <= criterion.bound):
-            continue
-        if values[k] == values[k - 1] == values[k + 1]:
-            continue
-        low, high = grid[k - 1], grid[k + 1]
-        for _ in range(30):
-            a, b = low + 0.382 * (high - low), low + 0.618 * (high - low)
-            if _worst(criterion, targets, priors, a)[0] >= _worst(criterion, targets, priors, b)[0]:
-                high = b
-            else:
-                low = a
-        extra.append(0.5 * (low + high))
-    found = {
-        **dict(zip(grid, values, strict=True)),
-        **{x: _worst(criterion, targets, priors, x)[0] for x in extra},
-    }
-    order = sorted(found)
-    return order, [found[x] for x in order]
-
-
-def _bracket(
-    criterion: Criterion,
-    targets: Sequence[Evaluate],
-    priors: Sequence[float],
-    ends: Sequence[float],
-    holds: bool,
-) -> Crossing:
-    low, high = ends
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        if (_worst(criterion, targets, priors, middle)[0] <= criterion.bound) == holds:
-            low = middle
+    def run(self, grid: list[float], *, climb: bool) -> InverseAnswer:
+        found = {x: self.worst(x)[0] for x in grid}
+        if climb:
+            found |= self._hidden_peaks(grid, found)
+        grid = sorted(found)
+        crossings = []
+        for left, right in pairwise(grid):
+            holds = found[left] <= self.bound
+            if holds != (found[right] <= self.bound):
+                crossings.append(self._bracket(left, right, holds))
+        if found[grid[0]] > self.bound:
+            safe, at = 0.0, grid[0]
         else:
-            high = middle
-    jump = _worst(criterion, targets, priors, high)[0] - _worst(criterion, targets, priors, low)[0]
-    return Crossing(low, high, holds, jump)
+            safe = crossings[0].low if crossings else math.inf
+            at = min(safe, grid[-1])
+        above = crossings[0].high if 0.0 < safe < math.inf else at
+        return InverseAnswer(
+            safe=safe,
+            crossings=tuple(crossings),
+            value=self.worst(at)[0],
+            prior_log_odds=self.worst(above)[1],
+            low=grid[0],
+            high=grid[-1],
+            points=len(grid),
+        )
+
+    def _hidden_peaks(self, grid: list[float], found: dict[float, float]) -> dict[float, float]:
+        """Climb every local peak of the scan within the bound: it may break it between two points."""
+        extra = {}
+        for before, here, after in zip(grid, grid[1:], grid[2:], strict=False):
+            values = found[before], found[here], found[after]
+            if values[1] != max(values) or values[1] > self.bound or values[0] == values[1] == values[2]:
+                continue
+            low, high = before, after
+            for _ in range(30):
+                a, b = low + 0.382 * (high - low), low + 0.618 * (high - low)
+                low, high = (low, b) if self.worst(a)[0] >= self.worst(b)[0] else (a, high)
+            x = 0.5 * (low + high)
+            extra[x] = self.worst(x)[0]
+        return extra
+
+    def _bracket(self, low: float, high: float, holds: bool) -> Crossing:
+        while high - low > 1e-12 * high:
+            middle = 0.5 * (low + high)
+            if middle in (low, high):
+                break
+            if (self.worst(middle)[0] <= self.bound) == holds:
+                low = middle
+            else:
+                high = middle
+        return Crossing(low, high, holds, self.worst(high)[0] - self.worst(low)[0])

@@ -199,8 +199,10 @@ def _edges_are_light(
         edge = likelihood[:, last, None] * weight[None, :, last]
         inner = likelihood[:, before, None] * weight[None, :, before]
         # beyond the edge lies at most edge * r / (1 - r) with r = edge / inner
-        if np.any(edge * edge > 1e-18 * mass * (inner - edge)):
-            return False
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(edge > 0, edge / inner, 0.0)
+            if np.any((ratio >= 1.0) | (edge / mass * ratio > 1e-18 * (1.0 - ratio))):
+                return False
     return True
 
 

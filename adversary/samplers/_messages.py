@@ -161,6 +161,9 @@ class Pool:
             names = open_ends[part]
             belief = self.padded(self.value, names) * self.padded(self.outside, names)
             total = belief.sum(axis=1)
+            # scaled first: the square of a small weight underflows and would pass for no tail at all
+            with np.errstate(divide="ignore", invalid="ignore"):
+                belief /= total[:, None]
             width = self.width[names]
             row = np.arange(names.size)
             for cut, edge, inner in (
@@ -172,6 +175,6 @@ class Pool:
                     tail = np.where(
                         last < before, last * last / (before - last), np.where(last > 0, np.inf, 0.0)
                     )
-                    share = np.where(total > 0, tail / total, np.inf)
+                    share = np.where(total > 0, tail, np.inf)
                 bound[names] += np.where(cut, share, 0.0)
         return bound

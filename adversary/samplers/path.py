@@ -93,7 +93,7 @@ def path_log_odds(
     """
     parent, count, noise = _tree_of(noisy, sigma2, rest, rest_sigma2)
     # the ratio is free of the block's own prior, so a flat one does for the window
-    solved = solve_tree(parent, count, noise, known=[*(max(0, int(y)) for y in reversed(rest)), known])
+    solved = solve_tree(parent, count, noise, known=[-1] * len(rest) + [known])
     return log_odds + float(solved.log_likelihood_ratio[-1])
 
 

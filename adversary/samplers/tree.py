@@ -122,7 +122,7 @@ def solve_tree(
     prior_of
         With several: which one each *leaf* has, in order of leaves.
     known
-        For each leaf the number of persons known to be in it, for the log ratios; leave out if not wanted.
+        For each leaf the number of persons known to be in it, for the log ratios; -1 where not wanted.
     tolerance
         Largest bound on what the windows leave out.
 
@@ -223,7 +223,7 @@ class _Problem:
                 depth[node], cap[node] = depth[above] + 1, cap[above]
             if s2[node] == 0:
                 cap[node] = min(cap[node], counts[node])
-        if np.any(cap < 0) or (others is not None and np.any(others < 0)):
+        if np.any(cap < 0) or (others is not None and np.any(others < -1)):
             msg = "exact and known counts must not be negative"
             raise ModelError(msg, (noisy, known))
         children = 1 + np.argsort(up[1:], kind="stable")
@@ -283,7 +283,7 @@ class _Sweep:
             )
             raise ModelError(msg, node)
         if p.known is not None:
-            low = np.minimum(low, p.known)
+            low = np.where(p.known >= 0, np.minimum(low, p.known), low)
             high = np.minimum(np.maximum(high, p.known + 1), natural)
         low, high = np.minimum(np.floor(low), np.floor(high)), np.floor(high)
         exact = s2 == 0
@@ -426,7 +426,8 @@ class _Sweep:
         if self.problem.known is None:
             return True
         floor = math.exp(32.0 - float(self.leaf_depth.min()))
-        possible = self.problem.known + 1 <= self.problem.cap[self.problem.leaf]
+        known = self.problem.known
+        possible = (known >= 0) & (known + 1 <= self.problem.cap[self.problem.leaf])
         measured = self.problem.sigma2[self.problem.leaf] > 0
         both = np.minimum(*self._outside_at_known())
         return bool(np.all(both[possible & measured] > floor))
@@ -450,6 +451,7 @@ class _Sweep:
             with np.errstate(divide="ignore", invalid="ignore"):
                 own = np.where(np.isinf(s2), 0.0, (2.0 * (p.noisy[p.leaf] - p.known) - 1.0) / (2.0 * s2))
                 likelihood_ratio = np.log(present) - np.log(absent) + own
+            likelihood_ratio[p.known < 0] = np.nan
             ratio = likelihood_ratio.copy()
             for k, prior in enumerate(p.priors):
                 mine = p.prior_of == k

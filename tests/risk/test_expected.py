@@ -14,7 +14,7 @@ def _mp_answer(sigma2, p, here):
     mp.mp.dps = 40
     s2, p = mp.mpf(sigma2), mp.mpf(p)
     reach = int(mp.sqrt(200 * s2)) + 12
-    weight = {n: mp.exp(-mp.mpf(n) ** 2 / (2 * s2)) for n in range(-reach, reach + 1)}
+    weight = {n: mp.exp(-(mp.mpf(n) ** 2) / (2 * s2)) for n in range(-reach, reach + 1)}
     norm = mp.fsum(weight.values())
     odds = {n: mp.log(p) - mp.log1p(-p) + (2 * (n + here) - 1) / (2 * s2) for n in weight}
     mean = mp.fsum(w / (1 + mp.exp(-odds[n])) for n, w in weight.items()) / norm
@@ -42,7 +42,9 @@ def test_the_posterior_averages_to_the_prior(p):
 
 def test_risk_tends_to_exp_two_rho_as_the_prior_vanishes():
     rho = 0.3
-    assert expected_one_level(1 / (2 * rho), log_odds=-200.0).risk == pytest.approx(math.exp(2 * rho), rel=1e-13)
+    assert expected_one_level(1 / (2 * rho), log_odds=-200.0).risk == pytest.approx(
+        math.exp(2 * rho), rel=1e-13
+    )
 
 
 @pytest.mark.parametrize("rho", [0.01, 0.5, 5.0])

@@ -12,7 +12,9 @@ def test_one_more_person_shifts_the_log_odds_linearly():
 
 @pytest.mark.parametrize("shift", [1, 10**9, 10**15])
 def test_known_persons_and_count_shift_together_without_a_trace(shift):
-    assert measures.one_level_log_odds(2 + shift, shift, 5.0, 0.0) == measures.one_level_log_odds(2, 0, 5.0, 0.0)
+    assert measures.one_level_log_odds(2 + shift, shift, 5.0, 0.0) == measures.one_level_log_odds(
+        2, 0, 5.0, 0.0
+    )
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, -0.1, 1.1, np.nan])
