@@ -188,7 +188,7 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
         """Move the variable once (every entry of it)."""
         current = np.asarray(point[self.value.name])
         others = [point[n] for n in self.names]
-        if self.tune and self.sweep == 0 and self.support is None:
+        if self.sweep == 0 and self.support is None:  # choosing a start, not a move: once a chain
             current = self._climb(current, others)
         new, single, spread = self._sweep(current, others)
         stats = {
@@ -262,7 +262,7 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
         u = self.rng.random(at.shape) * mass[-1]
         return np.minimum((mass <= u).sum(axis=0), len(log_p) - 1)
 
-    # ---- warm-up only
+    # ---- the start, and warm-up
     def _climb(self, current: Any, others: list[Any]) -> Any:
         """Walk to where the mass is, by doubling steps, so that a start a million away costs nothing."""
         steps = np.r_[0, _REACH, -_REACH].astype(np.int64)

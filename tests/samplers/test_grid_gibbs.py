@@ -161,10 +161,20 @@ def test_a_conditional_with_one_state_is_counted():
     assert step.ties(model.initial_point()) == {"b"}
 
 
-def test_a_place_without_probability_is_an_error(flat):
-    _, step = flat
+def test_a_place_without_probability_is_an_error():
+    with pm.Model() as model:
+        a = pm.DiscreteUniform("a", 0, 100)
+        pm.Potential("never", pt.switch(pt.eq(a, 101), 0.0, -np.inf))
+        step = GridGibbs([a])
     with pytest.raises(SamplingError, match="no value with positive probability"):
-        run(step, {"y": np.array(-5000)}, 3)
+        run(step, model.initial_point(), 3)
+
+
+def test_a_far_start_is_walked_in_without_warm_up_too(flat):
+    model, step = flat
+    step.first_window = 16
+    draws, _ = run(step, {"y": np.array(700_000)}, 4_000)
+    assert z_score(draws, exact_mean(4, 9.0)) < 4
 
 
 @pytest.mark.parametrize(
