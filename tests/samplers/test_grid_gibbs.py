@@ -171,7 +171,7 @@ def test_a_place_without_probability_is_an_error():
 
 
 def test_a_far_start_is_walked_in_without_warm_up_too(flat):
-    model, step = flat
+    _, step = flat
     step.first_window = 16
     draws, _ = run(step, {"y": np.array(700_000)}, 4_000)
     assert z_score(draws, exact_mean(4, 9.0)) < 4
