@@ -14,8 +14,7 @@ Held to account by tests/risk/test_law.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,26 @@ if TYPE_CHECKING:
 
 __all__ = ["LogOddsLaw", "average_over_steps", "mean_risk"]
 
-_NODES = 29  # degree 28 on intervals of length 2: relative error < 2e-16, proof in average_over_steps
-_CHUNK = 1 << 18
+_CHUNK = 1 << 13  # numbers worked on at once: they stay in the first caches
+
+
+class _Grid(NamedTuple):
+    """Chebyshev points of an interval of half-length ``half`` about 0, scaled to -1..1."""
+
+    half: float
+    nodes: NDArray[np.float64]
+    to_coefficients: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, half: float, count: int) -> _Grid:
+        angle = np.pi * (np.arange(count) + 0.5) / count
+        to_coefficients = np.cos(np.outer(angle, np.arange(count))) * (2.0 / count)
+        to_coefficients[:, 0] *= 0.5
+        return cls(half, np.cos(angle), to_coefficients)
+
+
+_SHORT = _Grid.of(0.25, 15)  # many evaluations: short polynomials; proof of both in average_over_steps
+_LONG = _Grid.of(1.0, 29)  # few evaluations: few points
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,29 +160,36 @@ def average_over_steps(
 ) -> NDArray[np.float64]:
     """``H(c) = E[expit(c + step)] / expit(c)`` at many c, summed or by a polynomial with proven error.
 
-    When there are many more values of ``c`` than a table needs, H is interpolated at 29 Chebyshev points on
-    each interval of length 2. With ``|1 + exp(-z)| >= (1 + exp(-Re z)) cos(Im z / 2)`` each summand is at
-    most ``1/cos 1`` times its value at the real part on the ellipse that reaches ``|Im z| = 2``; ``|d log H /
-    dc| <= 1`` on the real line, so there ``|H(z)| <= exp(3.3) / cos(1) * H(c)`` for every c of the interval;
-    the ellipse has parameter ``2 + sqrt 5``, and the error of interpolation is at most ``4 * 51 / (3.2 *
-    4.236**28) * H(c) < 2e-16 H(c)``.
+    When there are many more values of ``c`` than a table needs, H is interpolated at n + 1 Chebyshev points
+    on intervals of half-length h. With ``|1 + exp(-z)| >= (1 + exp(-Re z)) cos(Im z / 2)`` each summand is at
+    most ``1/cos 1`` times its value at the real part on the ellipse that reaches ``|Im z| = 2``; on the real
+    line ``|d log H / dc| <= 1``, so ``|H(z)| <= exp(sqrt(h^2 + 4) + h) / cos(1) * H(c)`` there for every c of
+    the interval; the ellipse has parameter ``r = (2 + sqrt(h^2 + 4)) / h``, and the interpolation is off by
+    at most ``4 exp(sqrt(h^2 + 4) + h) / cos(1) / ((r - 1) r^n) * H(c)``: below 2e-16 for h = 1, n = 28 and
+    for h = 1/4, n = 14.
     """
     low = float(base.min())
-    pieces = int((float(base.max()) - low) // 2.0) + 1
-    if base.size <= 2 * pieces * _NODES or base.size * step.size < 20_000:
+    span = (float(base.max()) - low) / (2.0 * _SHORT.half)
+    if base.size * step.size < 20_000 or span > 1e6:
         return _direct(base, step, weight)
-    nodes, to_coefficients = _chebyshev()
-    centre = low + 1.0 + 2.0 * np.arange(pieces)
-    used, piece = np.unique(
-        np.minimum(((base - low) * 0.5).astype(np.int64), pieces - 1), return_inverse=True
-    )
-    table = (
-        _direct((centre[used][:, None] + nodes).ravel(), step, weight).reshape(-1, _NODES) @ to_coefficients
-    )
+    piece = (base - low).astype(np.float64)
+    piece *= 0.5 / _SHORT.half
+    where = piece.astype(np.int64)
+    used = np.flatnonzero(np.bincount(where))
+    nodes, to_coefficients = _SHORT.nodes, _SHORT.to_coefficients
+    if base.size <= 2 * used.size * nodes.size:
+        return _direct(base, step, weight)
+    centre = low + _SHORT.half * (2.0 * used + 1.0)
+    points = (centre[:, None] + _SHORT.half * nodes).ravel()
+    table = _direct(points, step, weight).reshape(-1, nodes.size) @ to_coefficients
+    row = np.zeros(int(used[-1]) + 1, dtype=np.int64)
+    row[used] = np.arange(used.size)
     out = np.empty(base.size)
     for start in range(0, base.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        out[part] = _clenshaw(table, piece[part], base[part] - centre[used][piece[part]])
+        # place within the interval, in -1..1: twice the fraction less one
+        place = 2.0 * (piece[part] - where[part]) - 1.0
+        out[part] = _clenshaw(table, row[where[part]], place)
     return out
 
 
@@ -174,14 +198,13 @@ def _direct(
 ) -> NDArray[np.float64]:
     """Sum directly, in the form that neither overflows nor cancels: (1 + e^-c) / (1 + e^-(c+s))."""
     out = np.empty(base.size)
-    rows = max(1, _CHUNK // max(step.size, 1))
+    rows = max(1, (1 << 16) // max(step.size, 1))
     for start in range(0, base.size, rows):
         c = base[start : start + rows, None]
         moved = c + step
         with np.errstate(over="ignore", under="ignore"):
             small, moved_small = np.exp(-np.abs(c)), np.exp(-np.abs(moved))
-            top = np.where(c >= 0, 1.0 + small, (1.0 + small))
-            ratio = top / (1.0 + moved_small)
+            ratio = (1.0 + small) / (1.0 + moved_small)
             # exp(max(-c, 0) - max(-(c+s), 0)) restores the factor that was taken out of both
             ratio *= np.exp(np.maximum(-c, 0.0) - np.maximum(-moved, 0.0))
         out[start : start + rows] = ratio @ weight
@@ -194,17 +217,9 @@ def _clenshaw(
     ahead = np.zeros_like(t)
     further = np.zeros_like(t)
     twice = 2.0 * t
-    for k in range(_NODES - 1, 0, -1):
+    for k in range(table.shape[1] - 1, 0, -1):
         ahead, further = table[piece, k] + twice * ahead - further, ahead
     return np.asarray(table[piece, 0] + t * ahead - further)
-
-
-@lru_cache(maxsize=1)
-def _chebyshev() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    angle = np.pi * (np.arange(_NODES) + 0.5) / _NODES
-    to_coefficients = np.cos(np.outer(angle, np.arange(_NODES))) * (2.0 / _NODES)
-    to_coefficients[:, 0] *= 0.5
-    return np.cos(angle), to_coefficients
 
 
 def average_in_turn(start: float, steps: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> float:
@@ -213,14 +228,13 @@ def average_in_turn(start: float, steps: list[tuple[NDArray[np.float64], NDArray
     Averaging keeps the bound of :func:`average_over_steps`, so each level adds at most 2e-16 of relative
     error.
     """
-    chain = steps
-    nodes, to_coefficients = _chebyshev()
-    reach_low = np.cumsum([0.0] + [float(s[0]) for s, _ in chain])
-    reach_high = np.cumsum([0.0] + [float(s[-1]) for s, _ in chain])
+    nodes, to_coefficients = _LONG.nodes, _LONG.to_coefficients
+    reach_low = np.cumsum([0.0] + [float(s[0]) for s, _ in steps])
+    reach_high = np.cumsum([0.0] + [float(s[-1]) for s, _ in steps])
     table: NDArray[np.float64] | None = None
     low = 0.0
-    for level in range(len(chain) - 1, -1, -1):
-        step, weight = chain[level]
+    for level in range(len(steps) - 1, -1, -1):
+        step, weight = steps[level]
         first, last = start + reach_low[level], start + reach_high[level]
         pieces = int((last - first) // 2.0) + 1
         points = (
@@ -231,7 +245,7 @@ def average_in_turn(start: float, steps: list[tuple[NDArray[np.float64], NDArray
         values = _direct(points, step, weight) if table is None else _moved(points, step, weight, table, low)
         if level == 0:
             return float(values[0])
-        table, low = values.reshape(-1, _NODES) @ to_coefficients, first
+        table, low = values.reshape(-1, nodes.size) @ to_coefficients, first
     return 1.0
 
 
