@@ -211,8 +211,7 @@ def summarise(
     credit = 0.5 if ties == "half" else 0.0
     right = near = 0.0
     for w, law in laws:
-        tied = law.near(0.0, TIE_TOLERANCE)
-        yes = law.above(0.0, TIE_TOLERANCE)
+        yes, tied = law.above_and_near(0.0, TIE_TOLERANCE)
         is_present = law is present
         hit = (
             yes + credit * tied

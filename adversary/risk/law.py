@@ -83,11 +83,16 @@ class LogOddsLaw:
 
     def near(self, level: float, tie_tolerance: float) -> float:
         """Probability that the log-odds are within ``tie_tolerance`` of ``level``."""
+        return self.above_and_near(level, tie_tolerance)[1]
+
+    def above_and_near(self, level: float, tie_tolerance: float) -> tuple[float, float]:
+        """Return :meth:`above` and :meth:`near` at the price of one of them."""
         first = np.searchsorted(self.step, level - tie_tolerance - self.base, side="left")
         last = np.searchsorted(self.step, level + tie_tolerance - self.base, side="right")
-        mass = np.concatenate([[0.0], np.cumsum(self.step_weight)])
+        beyond = self._tail[last]
         hit = last > first
-        return float(self.base_weight[hit] @ (mass[last[hit]] - mass[first[hit]]))
+        tied = self.base_weight[hit] @ (self._tail[first[hit]] - beyond[hit])
+        return float(self.base_weight @ beyond), float(tied)
 
     def quantile(self, q: float) -> float:
         """Smallest attained value ``l`` with ``P[log-odds <= l] >= q``, not an interpolation."""

@@ -173,7 +173,11 @@ def _rest_weights(
     log_weight = table[rest[:, None] - support[None, :] + size]
     if design.log_rest_prior is not None:
         log_weight = log_weight + np.asarray(design.log_rest_prior(support), dtype=np.float64)
-    return np.asarray(np.exp(log_weight - log_weight.max(axis=1, keepdims=True)))
+    top = log_weight.max(axis=1, keepdims=True)
+    if not np.all(np.isfinite(top)):
+        msg = f"log_rest_prior allows no count of the rest between {support[0]} and {support[-1]}: widen it"
+        raise ModelError(msg, design)
+    return np.asarray(np.exp(log_weight - top))
 
 
 def _group_weights(
@@ -316,23 +320,33 @@ def _literal_log_odds(
     return out
 
 
-def _laws(design: TwoLevelDesign, total: int, prior: float, left_out: float, present: bool) -> LogOddsLaw:
-    """Law of the log-odds if the group truly holds ``total`` and the target is, or is not, one of them."""
-    here = int(present)
+def _laws(
+    design: TwoLevelDesign, total: int, prior: float, left_out: float, truth: Truth
+) -> tuple[LogOddsLaw | None, LogOddsLaw | None]:
+    """Laws of the log-odds if the group truly holds ``total``, given present and absent, as far as asked for."""
     half1, half2 = noise_window(design.sigma2, left_out), noise_window(design.group_sigma2, left_out)
     half3 = noise_window(design.summed_sigma2, left_out)
     n1, n2, n3 = (np.arange(-h, h + 1) for h in (half1, half2, half3))
     w1 = np.exp(dg.log_pmf(n1, design.sigma2))
-    w2 = np.exp(dg.log_pmf(n2, design.group_sigma2))
-    w3 = np.exp(design.log_rest_noise(half3, read=False))
-    group, rest = total + n2, total - here + n3
-    own = (2.0 * (n1 + here).astype(np.float64) - 1.0) / (2.0 * design.sigma2)
-    if design.mode == "literal":
-        table = _literal_log_odds(design, own + prior, group, rest)
-        weight = w1[:, None, None] * (w2[:, None] * w3)
-        return LogOddsLaw(table.ravel(), weight.ravel(), np.zeros(1), np.ones(1), 3.0 * left_out)
-    base = prior + _gain_table(design, group, rest)
-    return LogOddsLaw(base.ravel(), (w2[:, None] * w3).ravel(), own, w1, 3.0 * left_out)
+    above = np.outer(
+        np.exp(dg.log_pmf(n2, design.group_sigma2)), np.exp(design.log_rest_noise(half3, read=False))
+    )
+    wanted = [here for here, name in ((1, "present"), (0, "absent")) if truth in (name, "average")]
+    # one table serves both truths: their windows of the rest are shifted by one
+    rest = np.arange(total - max(wanted) - half3, total - min(wanted) + half3 + 1)
+    table = None if design.mode == "literal" else prior + _gain_table(design, total + n2, rest)
+    laws: dict[int, LogOddsLaw] = {}
+    for here in wanted:
+        own = (2.0 * (n1 + here).astype(np.float64) - 1.0) / (2.0 * design.sigma2)
+        if table is None:
+            values = _literal_log_odds(design, own + prior, total + n2, total - here + n3)
+            weight = (w1[:, None, None] * above).ravel()
+            laws[here] = LogOddsLaw(values.ravel(), weight, np.zeros(1), np.ones(1), 3.0 * left_out)
+        else:
+            first = total - here - half3 - int(rest[0])
+            base = table[:, first : first + n3.size].ravel()
+            laws[here] = LogOddsLaw(base, above.ravel(), own, w1, 3.0 * left_out)
+    return laws.get(1), laws.get(0)
 
 
 def expected_two_level(
@@ -397,8 +411,7 @@ def expected_two_level(
         raise ModelError(msg, total)
     smaller = math.exp(-float(np.logaddexp(0.0, abs(prior))))
     left_out = max(tolerance * max(smaller, 1e-12) / 3.0, 1e-75)
-    present = _laws(design, total, prior, left_out, True) if truth != "absent" else None
-    absent = _laws(design, total, prior, left_out, False) if truth != "present" else None
+    present, absent = _laws(design, total, prior, left_out, truth)
     return summarise(
         present, absent, prior, truth, ties, method=f"sum over a lattice of releases, mode {design.mode}"
     )

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import mpmath as mp
 import numpy as np
@@ -144,3 +146,13 @@ def test_noise_too_wide_to_sum_is_refused_with_the_way_out():
 def test_a_quantile_outside_the_unit_interval_is_refused():
     with pytest.raises(ModelError, match="strictly between 0 and 1"):
         expected_one_level(1.0, p=0.5).quantile(1.0)
+
+
+def test_the_room_of_risk_imports_numpy_alone():
+    code = "import sys, adversary.risk, adversary.samplers.tree; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {"scipy", "pandas", "xarray", "pymc", "pytensor", "arviz", "matplotlib"}
+    assert "numpy" in loaded
+    assert heavy.isdisjoint(loaded)

@@ -187,3 +187,16 @@ def test_releases_that_are_no_runs_are_refused():
     run = np.array([0])
     with pytest.raises(ModelError, match="consecutive"):
         two_level_log_odds(SMALL, np.array([0, 2]), run, run, p=0.5)
+
+
+def test_a_prior_that_allows_no_rest_is_refused():
+    impossible = dataclasses.replace(SMALL, log_rest_prior=lambda n: np.full(n.size, -np.inf))
+    with pytest.raises(ModelError, match="allows no count"):
+        expected_two_level(impossible, 2, p=0.5)
+
+
+def test_every_count_of_persons_elsewhere_speaks_against_the_target():
+    run = np.arange(-20, 21)
+    odds = two_level_log_odds(SMALL, np.array([1]), np.arange(-3, 8), run, p=0.5)[0]
+    assert np.all(np.diff(odds, axis=1) <= 1e-12)
+    assert np.all(np.diff(odds, axis=0) >= -1e-12)
