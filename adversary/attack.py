@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -20,8 +19,12 @@ import xarray as xr
 from adversary._version import __version__
 from adversary.errors import ModelError, ScenarioError, UnsupportedModelError
 from adversary.language import Scenario, noise_kind
-from adversary.release.measurement import Release
 from adversary.results import AttackResult, build_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from adversary.release.measurement import Release
 
 __all__ = ["SAMPLERS", "run"]
 
@@ -30,7 +33,13 @@ PRIOR_DRAWS = 20_000
 
 
 def run(
-    scenario: Scenario, release: Release, sampler: str = "exact", *, seed: Any = None, draws: int = 1000, chains: int = 4,
+    scenario: Scenario,
+    release: Release,
+    sampler: str = "exact",
+    *,
+    seed: Any = None,
+    draws: int = 1000,
+    chains: int = 4,
     **options: Any,
 ) -> AttackResult:
     """Answer one attack.
@@ -81,14 +90,22 @@ def run(
         raise ScenarioError(msg, sampler)
     mistaken = sorted(set(options) & set(scenario.assumptions))
     if mistaken:
-        msg = f"{mistaken[0]} is an assumption of the scenario, not an option of the sampler: write {scenario.name}.assuming({mistaken[0]}=...)"
+        way_out = f"write {scenario.name}.assuming({mistaken[0]}=...)"
+        msg = f"{mistaken[0]} is an assumption of the scenario, not an option of the sampler: {way_out}"
         raise ScenarioError(msg, mistaken[0])
     if scenario.target in scenario.known:
         msg = f"the target {scenario.target!r} is fixed by assumption, so nothing is left to learn: give it a prior"
         raise ModelError(msg, scenario.target)
     seed = _recorded(seed)
     parts = SAMPLERS[sampler](scenario, release, seed=seed, draws=draws, chains=chains, **options)
-    attrs = _attrs(scenario, release, sampler, seed, {"draws": draws, "chains": chains, **options}, parts.pop("attrs", {}))
+    attrs = _attrs(
+        scenario,
+        release,
+        sampler,
+        seed,
+        {"draws": draws, "chains": chains, **options},
+        parts.pop("attrs", {}),
+    )
     tree = build_tree(attrs=attrs, release=release, **parts)
     return AttackResult(tree)
 
@@ -106,8 +123,12 @@ def _recorded(seed: Any) -> np.random.SeedSequence:
     return np.random.SeedSequence(None if seed is None else int(seed))
 
 
-def _attrs(  # noqa: PLR0913
-    scenario: Scenario, release: Release, sampler: str, seed: np.random.SeedSequence, options: Mapping[str, Any],
+def _attrs(
+    scenario: Scenario,
+    release: Release,
+    sampler: str,
+    seed: np.random.SeedSequence,
+    options: Mapping[str, Any],
     more: Mapping[str, Any],
 ) -> dict[str, Any]:
     import arviz
@@ -115,7 +136,12 @@ def _attrs(  # noqa: PLR0913
 
     unused = [m for m in release if m not in more["used"]]
     more = {k: v for k, v in more.items() if k != "used"}
-    versions = {"adversary": __version__, "pymc": pymc.__version__, "arviz": arviz.__version__, "numpy": np.__version__}
+    versions = {
+        "adversary": __version__,
+        "pymc": pymc.__version__,
+        "arviz": arviz.__version__,
+        "numpy": np.__version__,
+    }
     return {
         "scenario": scenario.name,
         "origin": scenario.origin,
@@ -130,13 +156,21 @@ def _attrs(  # noqa: PLR0913
         "release": release.to_json(),
         "release_hash": release.hash,
         "unused_evidence": json.dumps(unused),
-        "pooled": json.dumps([m.name for m in release.values() if m.name not in unused and noise_kind(m) == "pooled"]),
+        "pooled": json.dumps(
+            [m.name for m in release.values() if m.name not in unused and noise_kind(m) == "pooled"]
+        ),
         **more,
     }
 
 
 def _exact(
-    scenario: Scenario, release: Release, *, seed: np.random.SeedSequence, draws: int, chains: int, tolerance: float = 1e-12
+    scenario: Scenario,
+    release: Release,
+    *,
+    seed: np.random.SeedSequence,
+    draws: int,
+    chains: int,
+    tolerance: float = 1e-12,
 ) -> dict[str, Any]:
     from adversary.samplers.prepared import prepare
 
@@ -148,8 +182,12 @@ def _exact(
     if posterior:
         groups["posterior"] = _draws(posterior, prepared.model)
     numbers = {
-        "log_odds": answer.log_odds, "prior_log_odds": answer.prior_log_odds, "log_evidence": answer.log_evidence,
-        "cut_off_bound": answer.cut_off_bound, "bound_proven": int(answer.bound_proven), "mcse": 0.0,
+        "log_odds": answer.log_odds,
+        "prior_log_odds": answer.prior_log_odds,
+        "log_evidence": answer.log_evidence,
+        "cut_off_bound": answer.cut_off_bound,
+        "bound_proven": int(answer.bound_proven),
+        "mcse": 0.0,
     }
     return {
         "support": answer.posterior.support,
@@ -169,7 +207,9 @@ def _marginals(answer: Any, model: Any, target: str) -> xr.Dataset:
             continue
         try:
             pmf = answer.marginal(variable.name)
-        except ModelError:  # no table: a Deterministic that is no integer sum, or an unknown that nothing measures
+        except (
+            ModelError
+        ):  # no table: a Deterministic that is no integer sum, or an unknown that nothing measures
             continue
         data[variable.name] = (f"{variable.name}_value", pmf.p)
         coords[f"{variable.name}_value"] = pmf.support
@@ -190,7 +230,8 @@ def _finite_attrs(numbers: Mapping[str, Any]) -> dict[str, float]:
 
 def _draws(values: Mapping[str, np.ndarray], model: Any) -> xr.Dataset:
     """Label draws (chain, draw, ...) with the model's own dims and coords."""
-    data, coords = {}, {}
+    data: dict[str, Any] = {}
+    coords: dict[str, Any] = {}
     for name, array in values.items():
         dims = model.named_vars_to_dims.get(name) or [f"{name}_dim_{i}" for i in range(array.ndim - 2)]
         data[name] = (("chain", "draw", *dims), np.asarray(array))
@@ -200,8 +241,15 @@ def _draws(values: Mapping[str, np.ndarray], model: Any) -> xr.Dataset:
 
 
 def _gibbs(  # noqa: PLR0913
-    scenario: Scenario, release: Release, *, seed: np.random.SeedSequence, draws: int, chains: int, mode: str = "exact",
-    tune: int = 500, progressbar: bool = False,
+    scenario: Scenario,
+    release: Release,
+    *,
+    seed: np.random.SeedSequence,
+    draws: int,
+    chains: int,
+    mode: str = "exact",
+    tune: int = 500,
+    progressbar: bool = False,
 ) -> dict[str, Any]:
     from adversary.samplers import gibbs
 
@@ -212,7 +260,9 @@ def _gibbs(  # noqa: PLR0913
         )
         raise UnsupportedModelError(msg, scenario.name)
     problem = scenario.gibbs(release, **scenario.assumptions)
-    found = gibbs.sample(problem, draws=draws, tune=tune, chains=chains, seed=seed, mode=mode, progressbar=progressbar)
+    found = gibbs.sample(
+        problem, draws=draws, tune=tune, chains=chains, seed=seed, mode=mode, progressbar=progressbar
+    )
     present = np.asarray(found["x1"]) - problem.known
     posterior = {scenario.target: present, **{k: np.asarray(v) for k, v in found.items()}}
     data = xr.Dataset(
@@ -226,7 +276,8 @@ def _gibbs(  # noqa: PLR0913
         **_from_draws(present, np.array([0, 1]), log_prior),
         "groups": {"posterior": data},
         "attrs": {
-            "used": [v.name for v in model.observed_RVs], "mode": mode,
+            "used": [v.name for v in model.observed_RVs],
+            "mode": mode,
             "joint_distribution": int(mode != "literal" or not problem.rests),
         },
     }
@@ -247,13 +298,30 @@ def _from_draws(values: np.ndarray, support: np.ndarray, log_prior: np.ndarray |
     sd = float(np.std(values))
     if sd > 0 and values.shape[1] >= 4:
         ess = float(az.ess(values.astype(float), method="mean"))
-        numbers |= {"mcse": sd / math.sqrt(max(ess, 1.0)), "r_hat": float(az.rhat(values.astype(float))), "ess_bulk": ess}
+        numbers |= {
+            "mcse": sd / math.sqrt(max(ess, 1.0)),
+            "r_hat": float(az.rhat(values.astype(float))),
+            "ess_bulk": ess,
+        }
     else:
         numbers["mcse"] = math.nan
-    return {"support": support, "log_prior": log_prior, "log_posterior": log_posterior, "answer_attrs": numbers}
+    return {
+        "support": support,
+        "log_prior": log_prior,
+        "log_posterior": log_posterior,
+        "answer_attrs": numbers,
+    }
 
 
-def _mcmc(scenario: Scenario, release: Release, *, seed: np.random.SeedSequence, draws: int, chains: int, **options: Any) -> dict[str, Any]:
+def _mcmc(
+    scenario: Scenario,
+    release: Release,
+    *,
+    seed: np.random.SeedSequence,
+    draws: int,
+    chains: int,
+    **options: Any,
+) -> dict[str, Any]:
     from adversary.samplers.mcmc import sample_mcmc
 
     model = scenario(release)
@@ -265,8 +333,8 @@ def _mcmc(scenario: Scenario, release: Release, *, seed: np.random.SeedSequence,
     target = posterior[scenario.target]
     if target.ndim != 2 or target.dtype.kind not in "iub":
         msg = (
-            f"the target {scenario.target!r} is not one whole number a draw (shape {target.shape[2:]}, {target.dtype}): name a scalar "
-            "count or event with pm.Deterministic"
+            f"the target {scenario.target!r} is not one whole number a draw (shape {target.shape[2:]}, {target.dtype}): "
+            "name a scalar count or event with pm.Deterministic"
         )
         raise UnsupportedModelError(msg, scenario.target)
     values = np.asarray(target.values).astype(np.int64)
@@ -275,7 +343,11 @@ def _mcmc(scenario: Scenario, release: Release, *, seed: np.random.SeedSequence,
     seen = {0, 1} if {low, high} <= {0, 1} else set(np.unique(values).tolist())
     support = np.array(sorted(seen | (set() if prior is None else {0, 1} & set(prior))), dtype=np.int64)
     log_prior = None if prior is None else np.array([prior.get(int(v), -np.inf) for v in support])
-    groups = {name: node.to_dataset() for name, node in sampled.children.items() if name not in ("observed_data", "constant_data")}
+    groups = {
+        name: node.to_dataset()
+        for name, node in sampled.children.items()
+        if name not in ("observed_data", "constant_data")
+    }
     return {
         **_from_draws(values, support, log_prior),
         "groups": groups,
@@ -283,7 +355,9 @@ def _mcmc(scenario: Scenario, release: Release, *, seed: np.random.SeedSequence,
     }
 
 
-def _prior_of_target(model: Any, scenario: Scenario, release: Release, seed: np.random.SeedSequence) -> dict[int, float] | None:
+def _prior_of_target(
+    model: Any, scenario: Scenario, release: Release, seed: np.random.SeedSequence
+) -> dict[int, float] | None:
     """Return log-probabilities of the target under the prior alone; None where it has an improper prior."""
     import pymc as pm
 
@@ -294,7 +368,9 @@ def _prior_of_target(model: Any, scenario: Scenario, release: Release, seed: np.
     except UnsupportedModelError:
         pass
     else:
-        return None if pmf is None else {int(v): float(p) for v, p in zip(pmf.support, pmf.log_p, strict=True)}
+        return (
+            None if pmf is None else {int(v): float(p) for v, p in zip(pmf.support, pmf.log_p, strict=True)}
+        )
     try:
         drawn = pm.draw(model[scenario.target], draws=PRIOR_DRAWS, random_seed=np.random.default_rng(seed))
     except ModelError:  # an improper prior cannot be drawn from

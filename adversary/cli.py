@@ -43,7 +43,14 @@ def _cite(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="adversary %(version)s")
-@click.option("--citation", is_flag=True, is_eager=True, expose_value=False, callback=_cite, help="Print how to cite, as BibTeX.")
+@click.option(
+    "--citation",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_cite,
+    help="Print how to cite, as BibTeX.",
+)
 def main() -> None:
     """What would a determined adversary learn about one person from counts published with noise?"""
 
@@ -53,9 +60,14 @@ def _emit(as_json: bool, data: dict[str, Any], lines: list[str]) -> None:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-seed_option = click.option("--seed", type=click.IntRange(min=0), default=None, help="Seed of the draws; recorded when left out.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=None, help="Seed of the draws; recorded when left out."
+)
 assume_option = click.option(
-    "--assume", "assumptions", multiple=True, metavar="NAME=VALUE",
+    "--assume",
+    "assumptions",
+    multiple=True,
+    metavar="NAME=VALUE",
     help="Change an assumption: known=4, present=Bernoulli(p=0.1), present.p=1/864, elsewhere=Poisson(mu=5).",
 )
 
@@ -67,7 +79,8 @@ def list_(as_json: bool) -> None:
     from adversary.discover import list_scenarios
 
     found = list_scenarios()
-    data, lines = {}, []
+    data: dict[str, Any] = {}
+    lines = []
     for name, item in found.items():
         if isinstance(item, str):
             data[name] = {"error": item}
@@ -91,9 +104,13 @@ def show(scenario: str, as_json: bool) -> None:
     from adversary.discover import load
 
     s = load(scenario)
-    data = {
-        "name": s.name, "target": s.target, "source": s.source, "knows": {k: repr(v) for k, v in s.known.items()},
-        "believes": {k: repr(v) for k, v in s.unknowns.items()}, "text": inspect.getdoc(s.function) or "",
+    data: dict[str, Any] = {
+        "name": s.name,
+        "target": s.target,
+        "source": s.source,
+        "knows": {k: repr(v) for k, v in s.known.items()},
+        "believes": {k: repr(v) for k, v in s.unknowns.items()},
+        "text": inspect.getdoc(s.function) or "",
     }
     lines = [f"{s.name}{inspect.signature(s)}", "", data["text"], "", f"wants:    {s.target}"]
     lines += [f"knows:    {k} = {v}" for k, v in data["knows"].items()]
@@ -117,7 +134,9 @@ def parse_assumption(text: str, scenario: Any) -> tuple[str, Any]:
         if not hasattr(old, "parameters") or parameter not in old.parameters:
             msg = f"{name} is no parameter of a prior of {scenario.name}: its assumptions are {', '.join(scenario.assumptions)}"
             raise ScenarioError(msg, name)
-        return argument, Prior(old.distribution, dims=old.dims, shape=old.shape, **{**old.parameters, parameter: _literal(value)})
+        return argument, Prior(
+            old.distribution, dims=old.dims, shape=old.shape, **{**old.parameters, parameter: _literal(value)}
+        )
     if value.endswith(")") and "(" in value:
         return name, _prior(value)
     return name, _literal(value)
@@ -173,14 +192,30 @@ def _scenario(name: str, assumptions: tuple[str, ...]) -> Any:
 @click.argument("release", type=click.Path(allow_dash=True))
 @assume_option
 @click.option("--sampler", type=click.Choice(["exact", "gibbs", "mcmc"]), default="exact", show_default=True)
-@click.option("--mode", type=click.Choice(["exact", "literal"]), default=None, help="gibbs only: literal repeats the paper's sampler.")
+@click.option(
+    "--mode",
+    type=click.Choice(["exact", "literal"]),
+    default=None,
+    help="gibbs only: literal repeats the paper's sampler.",
+)
 @seed_option
-@click.option("--draws", type=click.IntRange(min=1), default=1000, show_default=True, help="Draws in each of 4 chains.")
-@click.option("--out", type=click.Path(dir_okay=False), default=None, help="Save the whole result as netCDF (.nc).")
+@click.option(
+    "--draws", type=click.IntRange(min=1), default=1000, show_default=True, help="Draws in each of 4 chains."
+)
+@click.option(
+    "--out", type=click.Path(dir_okay=False), default=None, help="Save the whole result as netCDF (.nc)."
+)
 @json_option
-def run(  # noqa: PLR0913
-    scenario: str, release: str, assumptions: tuple[str, ...], sampler: str, mode: str | None, seed: int | None, draws: int,
-    out: str | None, as_json: bool,
+def run(
+    scenario: str,
+    release: str,
+    assumptions: tuple[str, ...],
+    sampler: str,
+    mode: str | None,
+    seed: int | None,
+    draws: int,
+    out: str | None,
+    as_json: bool,
 ) -> None:
     """Answer one attack: SCENARIO on RELEASE (.json, .csv, or - for a pipe)."""
     from adversary.attack import run as attack
@@ -190,12 +225,14 @@ def run(  # noqa: PLR0913
         msg = f"--mode belongs to --sampler gibbs, got --sampler {sampler}"
         raise click.UsageError(msg)
     published = Release.read(release)
-    options = {"mode": mode} if mode else {}
+    options: dict[str, Any] = {"mode": mode} if mode else {}
     result = attack(_scenario(scenario, assumptions), published, sampler, seed=seed, draws=draws, **options)
     if out:
         result.save(out)
     data = result.summary()
-    lines = [repr(result)] + [f"  {'ok  ' if c.passed else '--  ' if c.passed is None else 'FAIL'} {c.text}" for c in result.checks]
+    lines = [repr(result)] + [
+        f"  {'ok  ' if c.passed else '--  ' if c.passed is None else 'FAIL'} {c.text}" for c in result.checks
+    ]
     _emit(as_json, data, lines)
     if any(c.passed is False for c in result.checks):
         sys.exit(1)
@@ -205,12 +242,24 @@ def run(  # noqa: PLR0913
 @click.argument("scenario")
 @click.argument("release", type=click.Path(allow_dash=True))
 @assume_option
-@click.option("--mode", type=click.Choice(["exact", "literal"]), default="exact", show_default=True, help="Mode of the Gibbs reference.")
+@click.option(
+    "--mode",
+    type=click.Choice(["exact", "literal"]),
+    default="exact",
+    show_default=True,
+    help="Mode of the Gibbs reference.",
+)
 @seed_option
 @click.option("--draws", type=click.IntRange(min=100), default=2000, show_default=True)
 @json_option
-def compare(  # noqa: PLR0913
-    scenario: str, release: str, assumptions: tuple[str, ...], mode: str, seed: int | None, draws: int, as_json: bool
+def compare(
+    scenario: str,
+    release: str,
+    assumptions: tuple[str, ...],
+    mode: str,
+    seed: int | None,
+    draws: int,
+    as_json: bool,
 ) -> None:
     """Answer one attack with every sampler and hold them against each other; exit 1 where they disagree."""
     from dataclasses import asdict
@@ -219,7 +268,11 @@ def compare(  # noqa: PLR0913
     from adversary.release.measurement import Release
 
     found = hold_together(
-        _scenario(scenario, assumptions), Release.read(release), seed=seed, draws=draws, mode=mode,
+        _scenario(scenario, assumptions),
+        Release.read(release),
+        seed=seed,
+        draws=draws,
+        mode=mode,
         progressbar=sys.stderr.isatty() and not as_json,
     )
     rows = [{k: _json_number(v) for k, v in asdict(r).items()} for r in found.rows]
@@ -243,7 +296,12 @@ def account(rho: str, delta: float, as_json: bool) -> None:
 
     budget = Rho(rho)
     tight, loose = float(epsilon(budget, delta)), float(epsilon_bun_steinke(budget, delta))
-    data = {"rho": str(budget), "delta": delta, "epsilon": _json_number(tight), "epsilon_bun_steinke": _json_number(loose)}
+    data = {
+        "rho": str(budget),
+        "delta": delta,
+        "epsilon": _json_number(tight),
+        "epsilon_bun_steinke": _json_number(loose),
+    }
     lines = [
         f"rho = {budget} is ({tight:.6f}, {delta:g})-DP (Canonne, Kamath & Steinke)",
         f"                 ({loose:.6f}, {delta:g})-DP (Bun & Steinke, the paper's Theorem 1)",
@@ -258,20 +316,52 @@ def assess() -> None:
 
 @assess.command("pl94")
 @click.argument("folder", type=click.Path())
-@click.option("--level", default="block", show_default=True, help="Level of the targets: block, block_group, tract, county, state.")
+@click.option(
+    "--level",
+    default="block",
+    show_default=True,
+    help="Level of the targets: block, block_group, tract, county, state.",
+)
 @click.option("--levels", default=None, help="Levels whose counts she sees, for example block,block_group.")
-@click.option("--allocation", default=None, help="Published split of the budget, for example 2020-pl94-persons.")
-@click.option("--rho", default=None, help="Budget of the query at each level instead: 0.05, or block=0.1,block_group=0.25.")
-@click.option("--query", default="votingage * hispanic * cenrace", show_default=True, help="Query whose own share is spent.")
-@click.option("--convention", type=click.Choice(["bounded", "unbounded"]), default="bounded", show_default=True)
-@click.option("--prior", default="0.5", show_default=True, help="Prior probability of presence, in (0, 1): 0.5, 1/864.")
+@click.option(
+    "--allocation", default=None, help="Published split of the budget, for example 2020-pl94-persons."
+)
+@click.option(
+    "--rho",
+    default=None,
+    help="Budget of the query at each level instead: 0.05, or block=0.1,block_group=0.25.",
+)
+@click.option(
+    "--query",
+    default="votingage * hispanic * cenrace",
+    show_default=True,
+    help="Query whose own share is spent.",
+)
+@click.option(
+    "--convention", type=click.Choice(["bounded", "unbounded"]), default="bounded", show_default=True
+)
+@click.option(
+    "--prior", default="0.5", show_default=True, help="Prior probability of presence, in (0, 1): 0.5, 1/864."
+)
 @click.option("--seed", type=click.IntRange(min=0), required=True, help="Seed of the drawn release.")
-@click.option("--threshold", type=float, default=1.5, show_default=True, help="R' above which a target is a finding.")
+@click.option(
+    "--threshold", type=float, default=1.5, show_default=True, help="R' above which a target is a finding."
+)
 @click.option("--out", type=click.Path(dir_okay=False), default=None, help="Write one row a target (.csv).")
 @json_option
-def assess_pl94(  # noqa: PLR0913
-    folder: str, level: str, levels: str | None, allocation: str | None, rho: str | None, query: str, convention: str, prior: str,
-    seed: int, threshold: float, out: str | None, as_json: bool,
+def assess_pl94(
+    folder: str,
+    level: str,
+    levels: str | None,
+    allocation: str | None,
+    rho: str | None,
+    query: str,
+    convention: str,
+    prior: str,
+    seed: int,
+    threshold: float,
+    out: str | None,
+    as_json: bool,
 ) -> None:
     """Attack everyone who is alone in her cell of a PL 94-171 FOLDER.
 
@@ -288,8 +378,16 @@ def assess_pl94(  # noqa: PLR0913
         msg = f"--prior must be a number such as 0.5 or 1/864, got {prior!r}"
         raise ScenarioError(msg, prior)
     result = assess_folder(
-        folder, level=level, levels=levels.split(",") if levels else None, allocation=allocation, rho=budget, query=query,
-        convention=convention, prior=float(p), seed=seed, risk_threshold=threshold,
+        folder,
+        level=level,
+        levels=levels.split(",") if levels else None,
+        allocation=allocation,
+        rho=budget,
+        query=query,
+        convention=convention,
+        prior=float(p),
+        seed=seed,
+        risk_threshold=threshold,
     )
     lines = result.summary_lines()
     if out:
@@ -302,7 +400,13 @@ def assess_pl94(  # noqa: PLR0913
 
 
 @main.command()
-@click.option("--out", type=click.Path(file_okay=False), default="demo_output", show_default=True, help="Folder for table and figures.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False),
+    default="demo_output",
+    show_default=True,
+    help="Folder for table and figures.",
+)
 def demo(out: str) -> None:
     """Run the main job on an embedded synthetic state, then the paper's example with three samplers side by side."""
     from pathlib import Path

@@ -5,12 +5,15 @@ What it is not: a result. The people are synthetic (see ``data/demo_pl94/README.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adversary.assess import assess_pl94
 from adversary.readers.pl94 import demo_folder
 from adversary.release.measurement import Release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["PAPER_RELEASE", "run_demo"]
 
@@ -35,13 +38,17 @@ def run_demo(out: Path) -> Iterator[str]:
     """
     out.mkdir(parents=True, exist_ok=True)
     yield "1. Who is at risk in this state? (synthetic people, one drawn release, every posterior exact)"
-    result = assess_pl94(demo_folder(), allocation="2020-pl94-persons", convention="bounded", prior=0.5, seed=SEED)
+    result = assess_pl94(
+        demo_folder(), allocation="2020-pl94-persons", convention="bounded", prior=0.5, seed=SEED
+    )
     yield from (f"   {line}" for line in result.summary_lines())
     table = result.to_csv(out / "risk.csv")
 
     from adversary.plots import plot_risks
 
-    ax = plot_risks(result.columns["risk"], result.columns["noisy_block"], threshold=result.assumptions["risk_threshold"])
+    ax = plot_risks(
+        result.columns["risk"], result.columns["noisy_block"], threshold=result.assumptions["risk_threshold"]
+    )
     figure = out / "risk.png"
     ax.figure.savefig(figure, dpi=150)
     yield f"   written: {table} and {figure}"
@@ -55,7 +62,9 @@ def run_demo(out: Path) -> Iterator[str]:
     comparison = compare(two_level, PAPER_RELEASE, seed=SEED)
     yield from (f"   {line}" for line in comparison.lines())
     yield "   The paper prints 'slightly below 57.4%': its sampler ignores X1 <= X2 in one step, and belongs to no posterior:"
-    literal = compare(two_level, PAPER_RELEASE, ("exact", "gibbs"), seed=SEED, draws=10_000, mode="literal").results["gibbs"]
+    literal = compare(
+        two_level, PAPER_RELEASE, ("exact", "gibbs"), seed=SEED, draws=10_000, mode="literal"
+    ).results["gibbs"]
     yield f"   sampler 'gibbs', mode 'literal': {literal.posterior:.4f} (stationary law 0.5777; the stated model 0.5033)"
 
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -13,18 +13,21 @@ Held to account by ``tests/test_diagnostics.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from adversary.attack import run
 from adversary.errors import UnsupportedModelError
-from adversary.language import Scenario
-from adversary.release.measurement import Release
-from adversary.results import AttackResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adversary.language import Scenario
+    from adversary.release.measurement import Release
+    from adversary.results import AttackResult
 
 __all__ = ["Comparison", "Row", "compare", "summarize"]
 
@@ -78,16 +81,18 @@ def _exact_moments(exact: AttackResult | None, name: str) -> tuple[float, float,
     if exact is None:
         return (math.nan,) * 4
     if name == exact.attrs["target"]:
-        support, p = exact.support, np.exp(exact.tree["answer"]["log_posterior"].values)
+        support, p = exact.support, np.exp(exact.values("answer", "log_posterior"))
     elif f"{name}_value" in exact.tree["exact"].coords:
-        support, p = exact.tree["exact"][f"{name}_value"].values, exact.tree["exact"][name].values
+        support, p = exact.values("exact", f"{name}_value"), exact.values("exact", name)
     else:
         return (math.nan,) * 4
     mean = float(p @ support)
     sd = math.sqrt(max(float(p @ (support - mean) ** 2), 0.0))
     cdf = np.cumsum(p) / p.sum()
     tail = (1 - CI_PROB) / 2
-    lower, upper = (float(support[min(int(np.searchsorted(cdf, q)), len(support) - 1)]) for q in (tail, 1 - tail))
+    lower, upper = (
+        float(support[min(int(np.searchsorted(cdf, q)), len(support) - 1)]) for q in (tail, 1 - tail)
+    )
     return mean, sd, lower, upper
 
 
@@ -111,7 +116,9 @@ def summarize(result: AttackResult, exact: AttackResult | None = None) -> tuple[
         rows = []
         for name in names:
             mean, sd, lower, upper = _exact_moments(result, name)
-            rows.append(Row("exact", name, mean, sd, lower, upper, 0.0, math.inf, math.inf, 1.0, mean, 0.0, "exact"))
+            rows.append(
+                Row("exact", name, mean, sd, lower, upper, 0.0, math.inf, math.inf, 1.0, mean, 0.0, "exact")
+            )
         return tuple(rows)
     data = result.tree["posterior"].to_dataset()
     scalars = [str(n) for n, v in data.data_vars.items() if v.ndim == 2]
@@ -132,9 +139,27 @@ def _sampled_row(sampler: str, name: str, draws: xr.DataArray, exact: AttackResu
             verdict = "constant by construction" if exact_sd < 1e-9 and mean == round(exact_mean) else "stuck"
             if exact_sd >= 1e-9 and 1 - _mass_at(exact, name, mean) < 1 / values.size:
                 verdict = "constant by construction"
-        return Row(sampler, name, mean, sd, lower, upper, math.nan, math.nan, math.nan, math.nan, exact_mean, math.nan, verdict)
+        return Row(
+            sampler,
+            name,
+            mean,
+            sd,
+            lower,
+            upper,
+            math.nan,
+            math.nan,
+            math.nan,
+            math.nan,
+            exact_mean,
+            math.nan,
+            verdict,
+        )
     table = az.summary(
-        values.to_dataset(name=name), kind="all", ci_kind="eti", ci_prob=CI_PROB, round_to="none",
+        values.to_dataset(name=name),
+        kind="all",
+        ci_kind="eti",
+        ci_prob=CI_PROB,
+        round_to="none",
     ).iloc[0]
     mcse, r_hat = float(table["mcse_mean"]), float(table["r_hat"])
     difference = (mean - exact_mean) / mcse
@@ -144,8 +169,19 @@ def _sampled_row(sampler: str, name: str, draws: xr.DataArray, exact: AttackResu
     elif abs(difference) > AGREE:
         verdict = "disagree"
     return Row(
-        sampler, name, mean, sd, lower, upper, mcse, float(table["ess_bulk"]), float(table["ess_tail"]), r_hat, exact_mean,
-        difference, verdict,
+        sampler,
+        name,
+        mean,
+        sd,
+        lower,
+        upper,
+        mcse,
+        float(table["ess_bulk"]),
+        float(table["ess_tail"]),
+        r_hat,
+        exact_mean,
+        difference,
+        verdict,
     )
 
 
@@ -154,10 +190,9 @@ def _mass_at(exact: AttackResult | None, name: str, value: float) -> float:
     if exact is None:
         return math.nan
     if name == exact.attrs["target"]:
-        p = np.exp(exact.tree["answer"]["log_posterior"].values)
+        p = np.exp(exact.values("answer", "log_posterior"))
         return float(p[exact.support == value].sum())
-    table = exact.tree["exact"]
-    return float(table[name].values[table[f"{name}_value"].values == value].sum())
+    return float(exact.values("exact", name)[exact.values("exact", f"{name}_value") == value].sum())
 
 
 @dataclass(frozen=True)
@@ -186,7 +221,9 @@ class Comparison:
     def to_dataset(self) -> xr.Dataset:
         """Return the rows as a Dataset over ``row``, without a MultiIndex, so that it can be saved."""
         columns = {k: [getattr(r, k) for r in self.rows] for k in Row.__dataclass_fields__}
-        return xr.Dataset({k: ("row", np.array(v, dtype=object if k in _TEXT else float)) for k, v in columns.items()})
+        return xr.Dataset(
+            {k: ("row", np.array(v, dtype=object if k in _TEXT else float)) for k, v in columns.items()}
+        )
 
     def lines(self) -> list[str]:
         """Return the table as text, one line a row."""
@@ -212,8 +249,14 @@ def _number(x: float, spec: str) -> str:
 
 
 def compare(
-    scenario: Scenario, release: Release, samplers: Sequence[str] = ("exact", "gibbs", "mcmc"), *, seed: Any = None,
-    draws: int = 2000, mode: str = "exact", progressbar: bool = False,
+    scenario: Scenario,
+    release: Release,
+    samplers: Sequence[str] = ("exact", "gibbs", "mcmc"),
+    *,
+    seed: Any = None,
+    draws: int = 2000,
+    mode: str = "exact",
+    progressbar: bool = False,
 ) -> Comparison:
     """Answer one attack with several samplers and hold them against each other.
 
@@ -234,7 +277,9 @@ def compare(
     -------
     Comparison
     """
-    streams = np.random.SeedSequence(seed if seed is None or isinstance(seed, int) else None).spawn(len(samplers))
+    streams = np.random.SeedSequence(seed if seed is None or isinstance(seed, int) else None).spawn(
+        len(samplers)
+    )
     if isinstance(seed, np.random.SeedSequence):
         streams = seed.spawn(len(samplers))
     results: dict[str, AttackResult] = {}

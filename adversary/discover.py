@@ -7,13 +7,14 @@ Held to account by ``tests/test_discover.py``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from adversary.errors import ScenarioError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from adversary.language import Scenario
 
 __all__ = ["GROUP", "list_scenarios", "load"]
@@ -57,7 +58,10 @@ def load(name: str) -> Scenario:
     if name not in offered:
         near = difflib.get_close_matches(name, offered, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        msg = f"there is no scenario called {name!r}{hint}: there are {', '.join(offered) or 'none installed'}; or give FILE.py::NAME"
+        msg = (
+            f"there is no scenario called {name!r}{hint}: there are "
+            f"{', '.join(offered) or 'none installed'}; or give FILE.py::NAME"
+        )
         raise ScenarioError(msg, name)
     return resolve(offered[name].value)
 

@@ -92,7 +92,7 @@ def _unbroadcast_constant(x: Any) -> Any:
     return x
 
 
-class _DiscreteGaussianRV(RandomVariable):
+class _DiscreteGaussianRV(RandomVariable):  # type: ignore[misc]
     name = "discrete_gaussian"
     signature = "(),()->()"
     dtype = "int64"
@@ -134,12 +134,12 @@ class DiscreteGaussian(pm.Discrete):  # type: ignore[misc]
             raise ModelError(msg)
         return super().dist([_int_or_float64(mu), _float64(sigma2)], **kwargs)
 
-    def support_point(rv, size: Any, mu: Any, sigma2: Any) -> Any:  # noqa: N805  (PyMC's convention)
+    def support_point(rv, size: Any, mu: Any, sigma2: Any) -> Any:
         """Nearest integer to the centre."""
         point = pt.round(pt.cast(pt.broadcast_arrays(mu, sigma2)[0], "float64"))
         return point if rv_size_is_none(size) else pt.full(size, point)
 
-    def logp(value: Any, mu: Any, sigma2: Any) -> Any:  # noqa: N805
+    def logp(value: Any, mu: Any, sigma2: Any) -> Any:
         """Log-probability at ``value``; -inf off the integers."""
         sigma2 = _unbroadcast_constant(sigma2)
         gap = value - mu  # integers stay integers: no digit is lost at 1e15
@@ -148,7 +148,7 @@ class DiscreteGaussian(pm.Discrete):  # type: ignore[misc]
             res = pt.switch(pt.eq(value, pt.floor(value)), res, -np.inf)
         return check_parameters(res, sigma2 > 0, msg="sigma2 > 0")
 
-    def logcdf(value: Any, mu: Any, sigma2: Any) -> Any:  # noqa: N805
+    def logcdf(value: Any, mu: Any, sigma2: Any) -> Any:
         """Log of P[X <= value]; full relative accuracy in the lower tail."""
         res = _log_lower_tail(pt.floor(pt.cast(value, "float64")), mu, sigma2)
         return check_parameters(res, sigma2 > 0, msg="sigma2 > 0")
@@ -191,8 +191,8 @@ def _midpoint_series(z: Any, sigma: Any) -> Any:
     return total
 
 
-@_mean.register(_DiscreteGaussianRV)
-def _discrete_gaussian_mean(op: Any, rv: Any, rng: Any, size: Any, mu: Any, sigma2: Any) -> Any:  # noqa: ARG001, PLR0913
+@_mean.register(_DiscreteGaussianRV)  # type: ignore[untyped-decorator]
+def _discrete_gaussian_mean(op: Any, rv: Any, rng: Any, size: Any, mu: Any, sigma2: Any) -> Any:  # noqa: ARG001
     if _is_integer(mu):
         return pt.cast(pt.broadcast_arrays(mu, sigma2)[0], "float64")
     grid = np.arange(-4, 5, dtype=np.float64)
@@ -209,7 +209,7 @@ def _discrete_gaussian_mean(op: Any, rv: Any, rng: Any, size: Any, mu: Any, sigm
     return pt.switch(sigma2 < _SIGMA2_SWITCH, direct, mu - sigma2 * 4 * np.pi * below / above)
 
 
-class _DiscreteGaussianSumRV(RandomVariable):
+class _DiscreteGaussianSumRV(RandomVariable):  # type: ignore[misc]
     name = "discrete_gaussian_sum"
     signature = "(),(),()->()"
     dtype = "int64"
@@ -251,14 +251,16 @@ class DiscreteGaussianSum(pm.Discrete):  # type: ignore[misc]
         if np.ndim(sigma2) != 0 or np.ndim(groups) != 0:
             msg = "DiscreteGaussianSum takes one sigma2 and one groups, both plain numbers: declare one variable a sum"
             raise ModelError(msg, (sigma2, groups))
-        return super().dist([pt.cast(mu, "int64"), _float64(sigma2), pt.as_tensor_variable(np.int64(groups))], **kwargs)
+        return super().dist(
+            [pt.cast(mu, "int64"), _float64(sigma2), pt.as_tensor_variable(np.int64(groups))], **kwargs
+        )
 
-    def support_point(rv, size: Any, mu: Any, sigma2: Any, groups: Any) -> Any:  # noqa: N805, ARG002
-        """The true sum itself."""
+    def support_point(rv, size: Any, mu: Any, sigma2: Any, groups: Any) -> Any:  # noqa: ARG002
+        """Return the true sum."""
         point = pt.cast(mu, "float64")
         return point if rv_size_is_none(size) else pt.full(size, point)
 
-    def logp(value: Any, mu: Any, sigma2: Any, groups: Any) -> Any:  # noqa: N805
+    def logp(value: Any, mu: Any, sigma2: Any, groups: Any) -> Any:
         """Log-probability of the exact sum at ``value``."""
         s2, d = _unbroadcast_constant(sigma2), _unbroadcast_constant(groups)
         if not (isinstance(s2, Constant) and isinstance(d, Constant)):
@@ -273,7 +275,7 @@ class DiscreteGaussianSum(pm.Discrete):  # type: ignore[misc]
         return table[r + n // 2] - (n * pt.sqr(kf) + 2 * kf * rf) / (2 * variance)
 
 
-class _FlatCountRV(RandomVariable):
+class _FlatCountRV(RandomVariable):  # type: ignore[misc]
     name = "flat_count"
     signature = "()->()"
     dtype = "int64"
@@ -310,11 +312,11 @@ class FlatCount(pm.Discrete):  # type: ignore[misc]
         """Return an unnamed variable; see the class for the parameters."""
         return super().dist([pt.cast(pt.as_tensor_variable(lower), "int64")], **kwargs)
 
-    def support_point(rv, size: Any, lower: Any) -> Any:  # noqa: N805
-        """The smallest count."""
+    def support_point(rv, size: Any, lower: Any) -> Any:
+        """Return the smallest count."""
         point = pt.cast(lower, "float64")
         return point if rv_size_is_none(size) else pt.full(size, point)
 
-    def logp(value: Any, lower: Any) -> Any:  # noqa: N805
+    def logp(value: Any, lower: Any) -> Any:
         """0 on the support, -inf below it."""
         return pt.switch(pt.ge(value, lower), pt.zeros_like(pt.cast(value, "float64")), -np.inf)

@@ -57,7 +57,9 @@ class _Building:
     reads: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
-_BUILDING: contextvars.ContextVar[_Building | None] = contextvars.ContextVar("adversary_building", default=None)
+_BUILDING: contextvars.ContextVar[_Building | None] = contextvars.ContextVar(
+    "adversary_building", default=None
+)
 
 
 class _SeenMeasurement:
@@ -130,7 +132,9 @@ def measured(measurement: Any, true_value: Any) -> Any:
 
     building = _BUILDING.get()
     if building is None:
-        msg = "measured(...) belongs inside a function decorated with @scenario, which gives it the open model"
+        msg = (
+            "measured(...) belongs inside a function decorated with @scenario, which gives it the open model"
+        )
         raise ScenarioError(msg, measurement)
     if isinstance(measurement, _NotMeasured):
         return None
@@ -279,8 +283,13 @@ class Scenario:
         finally:
             _BUILDING.reset(token)
         if self.target not in model.named_vars:
-            there = ", ".join(v.name for v in [*model.free_RVs, *model.deterministics]) or "no unknowns at all"
-            msg = f"{self.name} names the target {self.target!r}, and its model has {there}: name one of these, or add pm.Deterministic({self.target!r}, ...)"
+            there = (
+                ", ".join(v.name for v in [*model.free_RVs, *model.deterministics]) or "no unknowns at all"
+            )
+            msg = (
+                f"{self.name} names the target {self.target!r}, and its model has {there}: name one "
+                f"of these, or add pm.Deterministic({self.target!r}, ...)"
+            )
             raise ScenarioError(msg, self.target)
         if not model.observed_RVs and not release.not_measured:
             msg = f'{self.name} sees nothing: declare what is published with measured(release["..."], true_value)'
@@ -347,7 +356,10 @@ class Scenario:
             if isinstance(grid, str) or not hasattr(grid, "__len__"):
                 msg = f"the grid of {name} must be a list of values or priors, got {grid!r}"
                 raise ScenarioError(msg, grid)
-        return [self.assuming(**dict(zip(grids, point, strict=True))) for point in itertools.product(*grids.values())]
+        return [
+            self.assuming(**dict(zip(grids, point, strict=True)))
+            for point in itertools.product(*grids.values())
+        ]
 
     @property
     def unknowns(self) -> Mapping[str, Any]:
@@ -370,7 +382,8 @@ class Scenario:
         old = inspect.signature(self.function)
         return old.replace(
             parameters=[
-                p.replace(default=self.assumptions[n]) if n in self.assumptions else p for n, p in old.parameters.items()
+                p.replace(default=self.assumptions[n]) if n in self.assumptions else p
+                for n, p in old.parameters.items()
             ]
         )
 
@@ -421,7 +434,10 @@ def resolve(origin: str) -> Scenario:
         found = getattr(found, part, None)
     if not isinstance(found, Scenario):
         there = [k for k, v in vars(module).items() if isinstance(v, Scenario)]
-        msg = f"{origin!r} is not a scenario: {module.__name__} has {', '.join(there) or 'none (decorate a function with @scenario)'}"
+        msg = (
+            f"{origin!r} is not a scenario: {module.__name__} has "
+            f"{', '.join(there) or 'none (decorate a function with @scenario)'}"
+        )
         raise ScenarioError(msg, origin)
     if "::" in origin:
         found.origin = f"{Path(path_text).resolve()}::{name}"

@@ -46,7 +46,9 @@ def as_number(value: Any) -> Any:
         return np.int64(value)
     if isinstance(value, float | np.floating):
         return np.float64(value)
-    if isinstance(value, list | np.ndarray) or (isinstance(value, tuple) and value and not isinstance(value[0], str)):
+    if isinstance(value, list | np.ndarray) or (
+        isinstance(value, tuple) and value and not isinstance(value[0], str)
+    ):
         array = np.asarray(value)
         if array.dtype.kind in "iub":
             return array.astype(np.int64)
@@ -144,7 +146,7 @@ def _freeze(value: Any) -> Any:
     return value if value.__hash__ else repr(value)
 
 
-def Prior(distribution: str, /, *, dims: Any = None, shape: Any = None, **parameters: Any) -> Any:  # noqa: N802
+def Prior(distribution: str, /, *, dims: Any = None, shape: Any = None, **parameters: Any) -> Any:
     """State a prior: the name of a PyMC distribution and its parameters.
 
     Parameters
@@ -191,7 +193,13 @@ def Prior(distribution: str, /, *, dims: Any = None, shape: Any = None, **parame
             )
             raise ScenarioError(msg, value)
     dims = (dims,) if isinstance(dims, str) else None if dims is None else tuple(dims)
-    shape = (int(shape),) if isinstance(shape, int | np.integer) else None if shape is None else tuple(map(int, shape))
+    shape = (
+        (int(shape),)
+        if isinstance(shape, int | np.integer)
+        else None
+        if shape is None
+        else tuple(map(int, shape))
+    )
     values = {k: np.asarray(v) if isinstance(v, list | tuple) else v for k, v in parameters.items()}
     identity = (distribution, tuple(sorted((k, _freeze(v)) for k, v in values.items())), shape)
     return _PriorSpec(distribution, MappingProxyType(values), dims, shape, identity)
@@ -217,7 +225,9 @@ def _distribution_class(name: str) -> Any:
         return getattr(distributions, name)
     cls = getattr(pm, name, None)
     if not (isinstance(cls, type) and hasattr(cls, "dist")):
-        known = [n for n in dir(pm.distributions) if isinstance(getattr(pm.distributions, n), type)] + list(_OURS)
+        known = [n for n in dir(pm.distributions) if isinstance(getattr(pm.distributions, n), type)] + list(
+            _OURS
+        )
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "see the distributions of PyMC, or FlatCount"
         msg = f"there is no distribution called {name!r}: {hint}"

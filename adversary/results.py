@@ -77,7 +77,7 @@ class Check:
     text: str
 
 
-def build_tree(  # noqa: PLR0913  (one argument a group of the tree)
+def build_tree(
     *,
     attrs: Mapping[str, Any],
     support: np.ndarray,
@@ -110,7 +110,10 @@ def build_tree(  # noqa: PLR0913  (one argument a group of the tree)
     """
     prior = np.full(len(support), np.nan) if log_prior is None else np.asarray(log_prior, dtype=np.float64)
     answer = xr.Dataset(
-        {"log_prior": ("target", prior), "log_posterior": ("target", np.asarray(log_posterior, dtype=np.float64))},
+        {
+            "log_prior": ("target", prior),
+            "log_posterior": ("target", np.asarray(log_posterior, dtype=np.float64)),
+        },
         coords={"target": ("target", np.asarray(support, dtype=np.int64))},
         attrs=dict(answer_attrs),
     )
@@ -156,7 +159,11 @@ class AttackResult:
     @property
     def attrs(self) -> Mapping[str, Any]:
         """Attributes of the tree: scenario, target, sampler, seed, versions, hash of the release, ..."""
-        return self.tree.attrs
+        return {str(k): v for k, v in self.tree.attrs.items()}
+
+    def values(self, group: str, name: str) -> np.ndarray:
+        """Return one variable or coordinate of the tree as an array."""
+        return np.asarray(self.tree[group].to_dataset()[name].values)
 
     @property
     def scenario(self) -> str:
@@ -186,10 +193,10 @@ class AttackResult:
     @property
     def support(self) -> np.ndarray:
         """Values of the target, int64."""
-        return np.asarray(self.tree["answer"]["target"].values)
+        return self.values("answer", "target")
 
     def _log_probability(self, which: str) -> Any:
-        table = self.tree["answer"][which]
+        table = self.tree["answer"].to_dataset()[which]
         if not self.is_event:
             return table
         hit = table.values[self.support == 1]
@@ -263,7 +270,8 @@ class AttackResult:
         found = [self._error_check()]
         noisy = json.loads(str(self.attrs.get("pooled", "[]")))
         if noisy:
-            text = f"the noise of the sum {', '.join(noisy)} is taken as one discrete Gaussian; total variation to the exact sum <= 1e-6"
+            names = ", ".join(noisy)
+            text = f"the noise of the sum {names} is taken as one discrete Gaussian: total variation to the exact sum <= 1e-6"
             found.append(Check("noise of sums", True, text))
         aside = self.release.not_measured
         if aside:
@@ -271,13 +279,19 @@ class AttackResult:
             text = f"{n} measurement{'s carry' if n > 1 else ' carries'} no information: {', '.join(aside)}"
             found.append(Check("not measured", None, text))
         unused = self.unused_evidence()
-        text = f"published and not used: {', '.join(unused)}" if unused else "every published measurement is used"
+        text = (
+            f"published and not used: {', '.join(unused)}"
+            if unused
+            else "every published measurement is used"
+        )
         found.append(Check("evidence", None if unused else True, text))
-        divergences = self.tree["sample_stats"].get("diverging") if "sample_stats" in self.tree.children else None
-        if divergences is None:
-            found.append(Check("divergences", None, "divergences: not applicable (no gradient sampler was used)"))
+        sampled = "sample_stats" in self.tree.children and "diverging" in self.tree["sample_stats"].data_vars
+        if not sampled:
+            found.append(
+                Check("divergences", None, "divergences: not applicable (no gradient sampler was used)")
+            )
         else:
-            n = int(np.sum(divergences.values))
+            n = int(np.sum(self.values("sample_stats", "diverging")))
             found.append(Check("divergences", n == 0, f"divergences: {n}"))
         if "joint_distribution" in self.attrs and not int(self.attrs["joint_distribution"]):
             text = "this sampler's two steps belong to no joint distribution: it reproduces printed numbers, and is no posterior"
@@ -303,7 +317,11 @@ class AttackResult:
         out |= {"convention": self.convention, "prior": self.prior, "posterior": self.posterior}
         risk = self.risk
         out |= {"risk": risk.value if isinstance(risk, Risk) else risk, "log_odds": self.log_odds}
-        out |= {"log_odds_gain": self.log_odds_gain, "decision": self.decision, "cut_off_bound": self.cut_off_bound}
+        out |= {
+            "log_odds_gain": self.log_odds_gain,
+            "decision": self.decision,
+            "cut_off_bound": self.cut_off_bound,
+        }
         out |= {"mcse": self.mcse, "not_measured": list(self.release.not_measured)}
         out |= {"unused_evidence": list(self.unused_evidence()), "release_hash": self.attrs["release_hash"]}
         out["checks"] = [{"name": c.name, "passed": c.passed, "text": c.text} for c in self.checks]
@@ -313,9 +331,15 @@ class AttackResult:
         head = f"<AttackResult {self.scenario} ({self.sampler}): "
         if not self.is_event:
             best = self.decision
-            return head + f"most likely {self.attrs['target']} = {best}, P = {float(self.posterior.sel(target=best)):.3f}>"
+            return (
+                head
+                + f"most likely {self.attrs['target']} = {best}, P = {float(self.posterior.sel(target=best)):.3f}>"
+            )
         odds = "" if math.isnan(self.log_odds_gain) else f", odds x{_exp(self.log_odds_gain):.3g}"
-        return head + f"P({self.attrs['target']}) {self.prior:.3f} -> {self.posterior:.3f}{odds}; {self.convention}>"
+        return (
+            head
+            + f"P({self.attrs['target']}) {self.prior:.3f} -> {self.posterior:.3f}{odds}; {self.convention}>"
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AttackResult) and bool(self.tree.identical(other.tree))
@@ -361,13 +385,16 @@ class AttackResult:
             msg = f"{path}: there is no such file: give the path of a saved result (.nc)"
             raise FileFormatError(msg, path)
         try:
-            with xr.open_datatree(path, engine="h5netcdf") as tree:
-                tree = tree.load()
+            with xr.open_datatree(path, engine="h5netcdf") as opened:
+                tree = opened.load()
         except (OSError, ValueError) as error:
             msg = f"{path}: not a saved result ({error})"
             raise FileFormatError(msg, path) from error
         if int(tree.attrs.get("schema_version", -1)) != SCHEMA_VERSION or "answer" not in tree.children:
-            msg = f"{path}: not a result of this version (schema {tree.attrs.get('schema_version')}, expected {SCHEMA_VERSION}): run it again"
+            msg = (
+                f"{path}: not a result of this version (schema {tree.attrs.get('schema_version')}, "
+                f"expected {SCHEMA_VERSION}): run it again"
+            )
             raise FileFormatError(msg, path)
         return cls(tree)
 

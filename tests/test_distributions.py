@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -11,7 +13,9 @@ from adversary.errors import ModelError
 from adversary.privacy import discrete_gaussian as dg
 
 SIGMA2 = np.array([1e-4, 0.05, 0.16, 0.3, 1.0, 5.0, 100.0, 1e6, 1e12])
-QUICK = pytensor.compile.mode.Mode(linker="py", optimizer="fast_compile")  # no compiler: these graphs run once
+QUICK = pytensor.compile.mode.Mode(
+    linker="py", optimizer="fast_compile"
+)  # no compiler: these graphs run once
 
 
 def value(graph, inputs=None):
@@ -38,10 +42,14 @@ def test_the_log_cdf_is_the_numpy_formula_in_both_tails(mu):
 
 def test_gradients_are_the_slopes_of_the_numpy_formula():
     s, m = pt.dscalar(), pt.dscalar()
-    slopes = pytensor.function([s, m], pt.grad(pm.logp(DiscreteGaussian.dist(m, sigma2=s), 3), [s, m]), mode=QUICK)
+    slopes = pytensor.function(
+        [s, m], pt.grad(pm.logp(DiscreteGaussian.dist(m, sigma2=s), 3), [s, m]), mode=QUICK
+    )
     h = 1e-6
     for sigma2, mu in [(0.01, 0.3), (0.1, 0.5), (0.16, 0.2), (4.0, 2.2)]:
-        in_sigma2 = (dg.log_pmf(3, sigma2 * (1 + h), mu) - dg.log_pmf(3, sigma2 * (1 - h), mu)) / (2 * h * sigma2)
+        in_sigma2 = (dg.log_pmf(3, sigma2 * (1 + h), mu) - dg.log_pmf(3, sigma2 * (1 - h), mu)) / (
+            2 * h * sigma2
+        )
         in_mu = (dg.log_pmf(3, sigma2, mu + h) - dg.log_pmf(3, sigma2, mu - h)) / (2 * h)
         np.testing.assert_allclose(slopes(sigma2, mu), [in_sigma2, in_mu], rtol=1e-6)
 
@@ -84,9 +92,9 @@ def test_the_sum_holds_far_in_the_tail_by_shifting_every_term():
 
 class TestDiscreteGaussianRandom(BaseTestDistributionRandom):
     pymc_dist = DiscreteGaussian
-    pymc_dist_params = {"mu": 3, "sigma2": 2.0}
-    expected_rv_op_params = {"mu": 3, "sigma2": 2.0}
-    checks_to_run = ["check_pymc_params_match_rv_op", "check_rv_size"]
+    pymc_dist_params: ClassVar = {"mu": 3, "sigma2": 2.0}
+    expected_rv_op_params: ClassVar = {"mu": 3, "sigma2": 2.0}
+    checks_to_run: ClassVar = ["check_pymc_params_match_rv_op", "check_rv_size"]
 
 
 @pytest.mark.parametrize(("sigma2", "passes"), [(2.0, True), (2.2, False)])
@@ -100,7 +108,9 @@ def test_draws_have_the_right_law_and_the_test_would_see_ten_percent_more_noise(
 
 
 def test_draws_of_the_sum_have_its_variance():
-    drawn = pm.draw(DiscreteGaussianSum.dist(7, sigma2=0.25, groups=10, shape=100_000), random_seed=2, mode=QUICK)
+    drawn = pm.draw(
+        DiscreteGaussianSum.dist(7, sigma2=0.25, groups=10, shape=100_000), random_seed=2, mode=QUICK
+    )
     assert drawn.mean() == pytest.approx(7, abs=0.02)
     assert drawn.var() == pytest.approx(10 * float(dg.variance(0.25)), rel=0.02)
 

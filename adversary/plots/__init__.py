@@ -1,5 +1,7 @@
-"""Figures: one function each. A figure takes what another function returns and an optional ``ax``, returns ``Axes``,
-sets no global style and never calls ``show()``. Counts are drawn as bars, never smoothed.
+"""Figures: one function each.
+
+A figure takes what another function returns and an optional ``ax``, returns ``Axes``, sets no global style
+and never calls ``show()``. Counts are drawn as bars, never smoothed.
 """
 
 from adversary.plots.answers import plot_agreement, plot_count_posterior, plot_prior_posterior

@@ -37,9 +37,8 @@ def plot_prior_posterior(result: AttackResult, ax: Any = None) -> Any:
     matplotlib.axes.Axes
     """
     ax = axes(ax)
-    table = result.tree["answer"]
     support = result.support.astype(float)
-    before, after = np.exp(table["log_prior"].values), np.exp(table["log_posterior"].values)
+    before, after = (np.exp(result.values("answer", f"log_{which}")) for which in ("prior", "posterior"))
     ax.bar(support - 0.2, np.nan_to_num(before), width=0.38, color=PRIOR, label="prior")
     ax.bar(support + 0.2, after, width=0.38, color=POSTERIOR, label=f"posterior ({result.sampler})")
     if len(support) <= 20:
@@ -51,7 +50,9 @@ def plot_prior_posterior(result: AttackResult, ax: Any = None) -> Any:
     return tidy(ax)
 
 
-def plot_count_posterior(result: AttackResult, name: str, ax: Any = None, *, color: str = POSTERIOR, label: str | None = None) -> Any:
+def plot_count_posterior(
+    result: AttackResult, name: str, ax: Any = None, *, color: str = POSTERIOR, label: str | None = None
+) -> Any:
     """Draw the posterior of one unknown count as bars, exact where there is an exact answer.
 
     Values in the tails with probability below 1e-4 are left out of the picture, not of any number.
@@ -86,15 +87,19 @@ def plot_count_posterior(result: AttackResult, name: str, ax: Any = None, *, col
 
 def _pmf(result: AttackResult, name: str) -> tuple[np.ndarray, np.ndarray]:
     if name == result.attrs["target"]:
-        return result.support, np.exp(result.tree["answer"]["log_posterior"].values)
+        return result.support, np.exp(result.values("answer", "log_posterior"))
     if "exact" in result.tree.children and f"{name}_value" in result.tree["exact"].coords:
-        return result.tree["exact"][f"{name}_value"].values, result.tree["exact"][name].values
+        return result.values("exact", f"{name}_value"), result.values("exact", name)
     if "posterior" in result.tree.children and name in result.tree["posterior"].data_vars:
-        draws = np.asarray(result.tree["posterior"][name].values)
+        draws = result.values("posterior", name)
         if draws.ndim == 2:
             support, counts = np.unique(draws, return_counts=True)
             return support, counts / draws.size
-    there = list(result.tree["posterior"].data_vars) if "posterior" in result.tree.children else list(result.tree["exact"].data_vars)
+    there = (
+        list(result.tree["posterior"].data_vars)
+        if "posterior" in result.tree.children
+        else list(result.tree["exact"].data_vars)
+    )
     msg = f"the result holds no scalar count called {name!r}: it has {', '.join(map(str, there))}"
     raise AdversaryError(msg, name)
 
@@ -121,7 +126,9 @@ def plot_agreement(comparison: Comparison, ax: Any = None) -> Any:
         mine = [r for r in rows if r.sampler == sampler]
         y = [labels.index(r.variable) + 0.16 * (i - (len(samplers) - 1) / 2) for r in mine]
         x = [r.difference for r in mine]
-        ax.errorbar(x, y, xerr=1.0, fmt="o", color=SERIES[i % len(SERIES)], label=sampler, capsize=2, markersize=4)
+        ax.errorbar(
+            x, y, xerr=1.0, fmt="o", color=SERIES[i % len(SERIES)], label=sampler, capsize=2, markersize=4
+        )
     ax.axvspan(-4, 4, color=PRIOR, alpha=0.15, lw=0)
     ax.axvline(0, color=ACCENT, lw=1)
     ax.set_yticks(range(len(labels)), labels)

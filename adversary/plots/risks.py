@@ -14,7 +14,14 @@ from adversary.plots._style import ACCENT, POSTERIOR, PRIOR, axes, tidy
 __all__ = ["plot_risks"]
 
 
-def plot_risks(risk: Any, noisy: Any, *, threshold: float | None = None, label: str = "noisy count of her cell", ax: Any = None) -> Any:
+def plot_risks(
+    risk: Any,
+    noisy: Any,
+    *,
+    threshold: float | None = None,
+    label: str = "noisy count of her cell",
+    ax: Any = None,
+) -> Any:
     """Draw how many targets have which noisy count, and the risk R' at that count.
 
     Parameters
@@ -46,7 +53,14 @@ def plot_risks(risk: Any, noisy: Any, *, threshold: float | None = None, label: 
     right.axhline(1.0, color=POSTERIOR, lw=0.8, ls=":")
     if threshold is not None:
         right.axhline(threshold, color=ACCENT, lw=1)
-        right.annotate(f"threshold {threshold:g}", (1, threshold), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=ACCENT)
+        right.annotate(
+            f"threshold {threshold:g}",
+            (1, threshold),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            color=ACCENT,
+        )
     right.set_ylabel("R' = posterior / prior", color=POSTERIOR)
     right.set_ylim(0, None)
     right.spines["top"].set_visible(False)

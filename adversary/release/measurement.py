@@ -82,7 +82,10 @@ class Measurement:
         object.__setattr__(self, "value", _integer_value(self.value, self.name))
         object.__setattr__(self, "sigma2", _noise(self.sigma2, self.name, np.shape(self.value)))
         if isinstance(self.groups, bool) or int(self.groups) != self.groups or self.groups < 1:
-            msg = f"groups of {self.name!r} must be a whole number >= 1 (how many noisy counts were added up), got {self.groups!r}"
+            msg = (
+                f"groups of {self.name!r} must be a whole number >= 1 (how many noisy counts were "
+                f"added up), got {self.groups!r}"
+            )
             raise ReleaseError(msg, self.groups)
         object.__setattr__(self, "groups", int(self.groups))
 
@@ -102,7 +105,9 @@ class Measurement:
         return int(np.size(self.value))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Measurement) and self.as_dict() == other.as_dict() and self.name == other.name
+        return (
+            isinstance(other, Measurement) and self.as_dict() == other.as_dict() and self.name == other.name
+        )
 
     def __hash__(self) -> int:
         return hash((self.name, json.dumps(self.as_dict(), sort_keys=True)))
@@ -156,7 +161,10 @@ def _one_integer(value: Any, name: str) -> int:
         )
         raise ReleaseError(msg, value)
     if abs(value) > LARGEST_COUNT:
-        msg = f"value of {name!r} is {int(value)}, beyond 2^53 = {LARGEST_COUNT} where digits are lost: give counts, not weighted sums"
+        msg = (
+            f"value of {name!r} is {int(value)}, beyond 2^53 = {LARGEST_COUNT} where digits are "
+            f"lost: give counts, not weighted sums"
+        )
         raise ReleaseError(msg, value)
     return int(value)
 
@@ -165,7 +173,10 @@ def _noise(sigma2: Any, name: str, shape: tuple[int, ...]) -> Any:
     array = np.asarray(sigma2, dtype=np.float64)
     bad = ~(array >= 0) | np.isinf(array)
     if bad.any():
-        msg = f"sigma2 of {name!r} must be a finite number >= 0, got {array[bad].ravel()[0]}: 0 is exact; leave out what was not measured"
+        msg = (
+            f"sigma2 of {name!r} must be a finite number >= 0, got {array[bad].ravel()[0]}: 0 is "
+            f"exact; leave out what was not measured"
+        )
         raise ReleaseError(msg, sigma2)
     if array.ndim and array.shape != shape:
         msg = f"sigma2 of {name!r} has shape {array.shape} and value has {shape}: give one sigma2, or one for each value"
@@ -223,7 +234,11 @@ class Release(Mapping[str, Measurement]):
     """
 
     def __init__(
-        self, measurements: Iterable[Measurement], *, convention: str | None = None, not_measured: Iterable[str] = ()
+        self,
+        measurements: Iterable[Measurement],
+        *,
+        convention: str | None = None,
+        not_measured: Iterable[str] = (),
     ) -> None:
         items: dict[str, Measurement] = {}
         for m in measurements:
@@ -243,7 +258,9 @@ class Release(Mapping[str, Measurement]):
             raise ReleaseError(msg, name)
         near = difflib.get_close_matches(name, self._items, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        msg = f"the release has no measurement called {name!r}{hint}: it has {', '.join(self._items) or 'none'}"
+        msg = (
+            f"the release has no measurement called {name!r}{hint}: it has {', '.join(self._items) or 'none'}"
+        )
         raise ReleaseError(msg, name)
 
     def __iter__(self) -> Iterator[str]:
@@ -314,7 +331,9 @@ class Release(Mapping[str, Measurement]):
         for what, names in ((word, given if isinstance(given, Mapping) else {}), ("groups", groups)):
             extra = sorted(set(names) - set(counts))
             if extra:
-                msg = f"{what} names {extra[0]!r}, which is not among the counts: there are {', '.join(counts)}"
+                msg = (
+                    f"{what} names {extra[0]!r}, which is not among the counts: there are {', '.join(counts)}"
+                )
                 raise ReleaseError(msg, extra[0])
         entries = {}
         for name, value in counts.items():
@@ -327,9 +346,13 @@ class Release(Mapping[str, Measurement]):
         return cls._from_entries(entries, convention, where="")
 
     @classmethod
-    def _from_entries(cls, entries: Mapping[str, Mapping[str, Any]], convention: str, *, where: str) -> Release:
+    def _from_entries(
+        cls, entries: Mapping[str, Mapping[str, Any]], convention: str, *, where: str
+    ) -> Release:
         if convention not in _CONVENTIONS:
-            msg = f"{where}convention must be 'unbounded' (1/(2 rho)) or 'bounded' (1/rho), got {convention!r}"
+            msg = (
+                f"{where}convention must be 'unbounded' (1/(2 rho)) or 'bounded' (1/rho), got {convention!r}"
+            )
             raise (FileFormatError if where else ReleaseError)(msg, convention)
         kept, aside = [], []
         any_rho = False
@@ -338,10 +361,11 @@ class Release(Mapping[str, Measurement]):
                 unknown = sorted(set(entry) - set(_FIELDS))
                 if unknown:
                     near = difflib.get_close_matches(unknown[0], _FIELDS, n=1)
-                    msg = f"{name!r} has an unknown field {unknown[0]!r}: the fields are {', '.join(_FIELDS)}" + (
-                        f" (did you mean {near[0]!r}?)" if near else ""
+                    msg = (
+                        f"{name!r} has an unknown field {unknown[0]!r}: the fields are {', '.join(_FIELDS)}"
+                        + (f" (did you mean {near[0]!r}?)" if near else "")
                     )
-                    raise ReleaseError(msg, unknown[0])  # noqa: TRY301
+                    raise ReleaseError(msg, unknown[0])
                 rho, sigma2 = _sigma2_of(entry, name, convention)
                 if np.all(np.isinf(sigma2)):
                     aside.append(name)
@@ -349,7 +373,11 @@ class Release(Mapping[str, Measurement]):
                 any_rho |= rho is not None
                 kept.append(
                     Measurement(
-                        name, entry.get("value", math.nan), sigma2, rho, convention if rho is not None else None,
+                        name,
+                        entry.get("value", math.nan),
+                        sigma2,
+                        rho,
+                        convention if rho is not None else None,
                         entry.get("groups", 1),
                     )
                 )
@@ -387,7 +415,9 @@ class Release(Mapping[str, Measurement]):
         """
         prefix = f"{where}: " if where else ""
         try:
-            data = json.loads(text, parse_float=Decimal, object_pairs_hook=_no_repeats, parse_constant=_constant)
+            data = json.loads(
+                text, parse_float=Decimal, object_pairs_hook=_no_repeats, parse_constant=_constant
+            )
         except json.JSONDecodeError as error:
             msg = f"{prefix}not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
             raise FileFormatError(msg, text) from error
@@ -403,7 +433,9 @@ class Release(Mapping[str, Measurement]):
             raise FileFormatError(msg, unknown[0])
         for name, entry in data["measurements"].items():
             if not isinstance(entry, dict):
-                msg = f'{prefix}{name!r} must be an object such as {{"value": 2, "rho": "0.1"}}, got {entry!r}'
+                msg = (
+                    f'{prefix}{name!r} must be an object such as {{"value": 2, "rho": "0.1"}}, got {entry!r}'
+                )
                 raise FileFormatError(msg, entry)
         if "convention" not in data and any("rho" in e for e in data["measurements"].values()):
             msg = f'{prefix}say which neighbours rho is for: "convention": "unbounded" (1/(2 rho)) or "bounded" (1/rho)'
@@ -421,7 +453,9 @@ class Release(Mapping[str, Measurement]):
                 msg = f"{m.name!r} holds {m.size} values, and a CSV row holds one: write JSON instead"
                 raise ReleaseError(msg, m.name)
             rho = "" if m.rho is None else str(m.rho)
-            writer.writerow([m.name, m.value, rho, "" if rho else repr(m.sigma2), m.groups, self.convention or ""])
+            writer.writerow(
+                [m.name, m.value, rho, "" if rho else repr(m.sigma2), m.groups, self.convention or ""]
+            )
         for name in self.not_measured:
             writer.writerow([name, "", "0", "", 1, self.convention or ""])
         return out.getvalue()
@@ -447,7 +481,9 @@ class Release(Mapping[str, Measurement]):
             raise FileFormatError(msg, unknown[0])
         conventions = {r["convention"] for r in rows if r.get("convention")}
         if len(conventions) > 1:
-            msg = f"{prefix}rows disagree on the convention ({', '.join(sorted(conventions))}): split the file"
+            msg = (
+                f"{prefix}rows disagree on the convention ({', '.join(sorted(conventions))}): split the file"
+            )
             raise FileFormatError(msg, conventions)
         entries: dict[str, dict[str, Any]] = {}
         for i, row in enumerate(rows, start=2):

@@ -33,7 +33,10 @@ def prior_log_odds(present: Any) -> float:
             return float(logit)
         if isinstance(p, int | float) and 0 < p < 1:
             return math.log(p) - math.log1p(-p)
-    msg = f"the reference sampler needs present=Prior('Bernoulli', p=...) with 0 < p < 1, got {present!r}: use sampler='exact' or 'mcmc'"
+    msg = (
+        f"the reference sampler needs present=Prior('Bernoulli', p=...) with 0 < p < 1, got "
+        f"{present!r}: use sampler='exact' or 'mcmc'"
+    )
     raise UnsupportedModelError(msg, present)
 
 

@@ -9,9 +9,8 @@ Held to account by ``tests/samplers/test_prepared.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytensor
@@ -19,8 +18,12 @@ import pytensor
 from adversary.errors import ModelError
 from adversary.language import Scenario, noise_kind
 from adversary.priors import _PriorSpec, as_number, is_prior
-from adversary.release.measurement import Release
 from adversary.samplers.exact import compile_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from adversary.release.measurement import Release
 
 __all__ = ["Prepared", "prepare"]
 
@@ -93,7 +96,9 @@ def _structure(scenario: Scenario, release: Release) -> tuple[Any, ...]:
         (k, v.structure if isinstance(v, _PriorSpec) else (id(v), v) if is_prior(v) else _frozen(v))
         for k, v in scenario.assumptions.items()
     )
-    published = tuple((m.name, np.shape(m.value), np.shape(m.sigma2), noise_kind(m)) for m in release.values())
+    published = tuple(
+        (m.name, np.shape(m.value), np.shape(m.sigma2), noise_kind(m)) for m in release.values()
+    )
     return (assumptions, published, release.not_measured)
 
 
@@ -109,7 +114,9 @@ def _frozen(value: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else bool(a == b)
+    return (
+        bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else bool(a == b)
+    )
 
 
 def _held_values(scenario: Scenario, release: Release) -> Iterator[tuple[str, np.ndarray]]:

@@ -7,7 +7,9 @@ from adversary.samplers.gibbs import PathProblem
 
 def _gibbs(release, *, known, answered):
     block = release["block"]
-    return PathProblem(known=known, prior_log_odds=prior_log_odds(answered), nodes=((block.value, block.sigma2),), rests=())
+    return PathProblem(
+        known=known, prior_log_odds=prior_log_odds(answered), nodes=((block.value, block.sigma2),), rests=()
+    )
 
 
 @scenario(target="answered", source="Kazan & Reiter (arXiv 2204.04253), S1.2", gibbs=_gibbs)

@@ -22,7 +22,12 @@ def _gibbs(release, *, levels, known, present, elsewhere):
     )
 
 
-@scenario(target="present", source="Kazan & Reiter (arXiv 2204.04253), sec. 3.2, any number of levels", coords=_above, gibbs=_gibbs)
+@scenario(
+    target="present",
+    source="Kazan & Reiter (arXiv 2204.04253), sec. 3.2, any number of levels",
+    coords=_above,
+    gibbs=_gibbs,
+)
 def path(
     release,
     *,

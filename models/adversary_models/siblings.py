@@ -9,8 +9,14 @@ def _siblings(release):
     return {"sibling": np.arange(release["siblings"].size)}
 
 
-@scenario(target="present", source="Kazan & Reiter (arXiv 2204.04253), sec. 3.2, blocks one by one", coords=_siblings)
-def siblings(release, *, known=0, present=Prior("Bernoulli", p=0.5), elsewhere=Prior("FlatCount", dims="sibling")):
+@scenario(
+    target="present",
+    source="Kazan & Reiter (arXiv 2204.04253), sec. 3.2, blocks one by one",
+    coords=_siblings,
+)
+def siblings(
+    release, *, known=0, present=Prior("Bernoulli", p=0.5), elsewhere=Prior("FlatCount", dims="sibling")
+):
     """Is the target among the block's people, when each other block of the group is published on its own?
 
     ``release["siblings"]`` is the vector of the other blocks' noisy counts. Each true count is at least 0, which is sharper

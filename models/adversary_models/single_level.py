@@ -7,7 +7,9 @@ from adversary.samplers.gibbs import PathProblem
 
 def _gibbs(release, *, known, present):
     block = release["block"]
-    return PathProblem(known=known, prior_log_odds=prior_log_odds(present), nodes=((block.value, block.sigma2),), rests=())
+    return PathProblem(
+        known=known, prior_log_odds=prior_log_odds(present), nodes=((block.value, block.sigma2),), rests=()
+    )
 
 
 @scenario(target="present", source="Kazan & Reiter (arXiv 2204.04253), eq. (3.1)", gibbs=_gibbs)

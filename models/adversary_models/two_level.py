@@ -15,7 +15,9 @@ def _gibbs(release, *, known, present, elsewhere):
     )
 
 
-@scenario(target="present", source="Kazan & Reiter (arXiv 2204.04253), sec. 3.2, eqs. (3.7)-(3.9)", gibbs=_gibbs)
+@scenario(
+    target="present", source="Kazan & Reiter (arXiv 2204.04253), sec. 3.2, eqs. (3.7)-(3.9)", gibbs=_gibbs
+)
 def two_level(release, *, known=0, present=Prior("Bernoulli", p=0.5), elsewhere=Prior("FlatCount")):
     """Is the target among the block's people, when the block group is published too?
 

@@ -18,7 +18,11 @@ def _above(release, levels):
     return {"above": [level for level in levels[1:] if level in release]}
 
 
-@scenario(target="unique", source="Kazan & Reiter (arXiv 2204.04253), S1.3, uniqueness itself unknown", coords=_above)
+@scenario(
+    target="unique",
+    source="Kazan & Reiter (arXiv 2204.04253), S1.3, uniqueness itself unknown",
+    coords=_above,
+)
 def unique_at(
     release,
     *,

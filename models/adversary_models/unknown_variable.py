@@ -9,7 +9,9 @@ from adversary.samplers.gibbs import PathProblem
 
 def _gibbs(release, *, known, has_value):
     block = release["block"]
-    return PathProblem(known=known, prior_log_odds=prior_log_odds(has_value), nodes=((block.value, block.sigma2),), rests=())
+    return PathProblem(
+        known=known, prior_log_odds=prior_log_odds(has_value), nodes=((block.value, block.sigma2),), rests=()
+    )
 
 
 @scenario(target="has_value", source="Kazan & Reiter (arXiv 2204.04253), S1.2", gibbs=_gibbs)
