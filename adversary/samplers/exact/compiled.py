@@ -14,11 +14,12 @@ Held to account by ``tests/samplers/exact``. Sources: spec/engines.md part II; K
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pymc.vartypes import discrete_types
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
@@ -36,11 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from adversary.samplers.exact.factors import Base
+    from adversary.samplers.exact.mixed import MixedModel
 
 __all__ = ["ExactModel", "compile_exact"]
 
 
-def compile_exact(model: Any, target: str, inputs: Sequence[Any] = ()) -> ExactModel:
+def compile_exact(model: Any, target: str, inputs: Sequence[Any] = ()) -> ExactModel | MixedModel:
     """Analyse and compile a PyMC model for exact answers about ``target``.
 
     Parameters
@@ -73,14 +75,20 @@ def compile_exact(model: Any, target: str, inputs: Sequence[Any] = ()) -> ExactM
     >>> round(answer.log_odds, 12)
     0.3
     """
+    if any(model.rvs_to_values[rv].dtype not in discrete_types for rv in model.free_RVs):
+        from adversary.samplers.exact.mixed import MixedModel
+
+        return MixedModel(model, target, tuple(inputs))
     return ExactModel(model, target, tuple(inputs))
 
 
 class ExactModel:
     """A model analysed and compiled; see :func:`compile_exact`."""
 
-    def __init__(self, model: Any, target: str, inputs: tuple[Any, ...]) -> None:
-        self.model, self.target, self.inputs = model, target, inputs
+    def __init__(
+        self, model: Any, target: str, inputs: tuple[Any, ...] = (), held: dict[Any, Any] | None = None
+    ) -> None:
+        self.model, self.target, self.inputs, self.held = model, target, inputs, held or {}
         for shared in inputs:
             if not isinstance(shared, SharedVariable):
                 msg = f"{shared!r} is not a shared variable: wrap what is to change in pytensor.shared(...)"
@@ -88,7 +96,7 @@ class ExactModel:
         self._analyse()
 
     def _analyse(self) -> None:
-        self.structure = read_model(self.model, self.target)
+        self.structure = read_model(self.model, self.target, self.held)
         self.tables = FactorTables(self.structure)
         structure = self.structure
         everything = set(range(len(structure.terms)))
@@ -98,7 +106,7 @@ class ExactModel:
         if not names & set(structure.improper):
             wanted = {k for k, t in enumerate(structure.terms) if t.owner in names or t.kind == "value"}
             self._prior = Problem(structure, self.tables, wanted, structure.target)
-        self._deterministics = _Deterministics(self.model, set(structure.deterministic))
+        self._deterministics = _Deterministics(self.model, set(structure.deterministic), self.held)
 
     def _ancestors(self) -> set[str]:
         """Unknowns that the target is made of, and those that their priors mention."""
@@ -132,7 +140,9 @@ class ExactModel:
                     todo.append(structure.node_of[((i, 1),)])
         return {structure.scalars[i][0] for i in ids}
 
-    def solve(self, *, tolerance: float = 1e-12, first_drop: float | None = None) -> ExactAnswer:
+    def solve(
+        self, *, tolerance: float = 1e-12, first_drop: float | None = None, with_prior: bool = True
+    ) -> ExactAnswer:
         """Answer on the current values of the shared variables; nothing is compiled.
 
         Parameters
@@ -140,7 +150,10 @@ class ExactModel:
         tolerance
             Largest admissible bound on what the windows cut off, between 1e-250 and 0.1.
         first_drop
-            Log weight below its maximum at which a first window ends; it is widened until ``tolerance`` holds. For tests.
+            Log weight below its maximum at which a first window ends; it is widened until ``tolerance`` holds.
+            For tests.
+        with_prior
+            Whether to answer the prior too.
 
         Returns
         -------
@@ -165,7 +178,7 @@ class ExactModel:
         parts, dropped = solver.solve()
         posterior, log_odds = self._pmf(parts[0], base, solver)
         prior, prior_log_odds, bound, proven = None, None, parts[0].bound, parts[0].proven
-        if self._prior is not None:
+        if with_prior and self._prior is not None:
             solver = Solver(self._prior, base, tolerance, first_drop)
             prior_parts, _ = solver.solve()
             prior, prior_log_odds = self._pmf(prior_parts[0], base, solver)
@@ -191,6 +204,18 @@ class ExactModel:
             _base=base,
             _evaluate=self._deterministics.snapshot(),
         )
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether the target has a proper prior."""
+        return self._prior is not None
+
+    def prior_at(self, tolerance: float) -> tuple[float, tuple[Pmf, Part]]:
+        """Return the log density of the continuous unknowns at their current values, and the target's prior there."""
+        base = self.tables.base()
+        solver = Solver(cast("Problem", self._prior), base, tolerance)
+        parts, _ = solver.solve()
+        return self.tables.constant(base, "hyper"), (self._pmf(parts[0], base, solver)[0], parts[0])
 
     def _pmf(self, part: Part, base: Base, solver: Solver) -> tuple[Pmf, float | None]:
         """Return the target's pmf, and its log-odds where it is 0/1."""
@@ -223,12 +248,13 @@ def _embed(table: Any, low: int, first: int, last: int) -> tuple[Any, int]:
 class _Deterministics:
     """Deterministics that are not integer sums: compiled when first drawn, evaluated with the data of the solution."""
 
-    def __init__(self, model: Any, linear: set[str]) -> None:
-        self.model = model
+    def __init__(self, model: Any, linear: set[str], held: dict[Any, Any]) -> None:
         self.names = [v.name for v in model.deterministics if v.name not in linear]
-        self._graphs = model.replace_rvs_by_values([model[n] for n in self.names]) if self.names else []
+        graphs = model.replace_rvs_by_values([model[n] for n in self.names]) if self.names else []
+        self._graphs = clone_replace(graphs, held) if held and graphs else graphs
         self._shared = [a for a in ancestors(self._graphs) if isinstance(a, SharedVariable)]
-        self._values = list(model.value_vars)
+        self._values = [v for v in model.value_vars if v not in held]
+        self._needs = [{v.name for v in ancestors([g]) if v in set(self._values)} for g in self._graphs]
         self._function: Any = None
 
     def snapshot(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -236,13 +262,15 @@ class _Deterministics:
         held = [s.get_value(borrow=False) for s in self._shared]
 
         def evaluate(draws: dict[str, Any]) -> dict[str, Any]:
-            usable = [v for v in self._values if v.name in draws]
-            if not self.names or len(usable) < len(self._values):
+            if not self.names or not draws:
                 return {}
             if self._function is None:
                 self._compile()
-            results = self._function(*[draws[v.name] for v in self._values], *held)
-            return dict(zip(self.names, results, strict=True))
+            n = len(next(iter(draws.values())))
+            values = [draws.get(v.name, np.zeros((n, *_shape(v)), dtype=v.type.dtype)) for v in self._values]
+            results = self._function(*values, *held)
+            found = zip(self.names, self._needs, results, strict=True)
+            return {name: value for name, needs, value in found if needs <= set(draws)}
 
         return evaluate
 
@@ -260,3 +288,7 @@ class _Deterministics:
         self._function = pytensor.function(
             [*batches, *data], graphs, mode=python_mode(), on_unused_input="ignore"
         )
+
+
+def _shape(var: Any) -> tuple[int, ...]:
+    return tuple(d if d is not None else 1 for d in var.type.shape)

@@ -163,15 +163,15 @@ class FactorTables:
             return None
         return np.asarray(pytensor.function([], var, mode=python_mode())())
 
-    def constant(self, base: Base) -> float:
-        """Sum of all log-probabilities that depend on no unknown."""
+    def constant(self, base: Base, kind: str | None = None) -> float:
+        """Sum of all log-probabilities that depend on no unknown (of one kind of term, if given)."""
         structure = self.structure
         if not any(t.constant or not t.cuts for t in structure.terms):
             return 0.0
         buffers = [base.cuts[c][None].copy() for t in structure.terms for c in t.cuts]
         total = 0.0
         for term, value in zip(structure.terms, self._tables(*buffers, *base.fixed), strict=True):
-            if term.kind != "value":
+            if term.kind != "value" and kind in {None, term.kind}:
                 flat = np.ravel(value)
                 total += float(flat[list(term.constant)].sum() if term.cuts else flat.sum())
         return total

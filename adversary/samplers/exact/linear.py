@@ -235,6 +235,23 @@ class GraphReader:
             self.assumed.append((var, value.copy()))
         return value
 
+    def coefficient(self, var: Variable) -> NDArray[np.object_] | None:
+        """Return a constant as exact fractions; None where it is no simple number or a float that may change.
+
+        ``y * log(mu)`` with ``mu`` in a shared variable is no linear form for our purposes: its coefficient is data.
+        """
+        value = self._number[var]
+        if not _is_discrete(var) and any(not isinstance(a, Constant) and a.owner is None for a in ancestors([var])):
+            return None
+        fractions = []
+        for x in np.ravel(value).astype(float):
+            simple = Fraction(x).limit_denominator(1000) if np.isfinite(x) and abs(x) < 2**53 else None
+            if simple is None or abs(float(simple) - x) > 4e-16 * abs(x):
+                return None
+            fractions.append(simple)
+        self.number(var)
+        return _filled(fractions, np.shape(value))
+
     def _entries(self, var: Variable) -> NDArray[np.object_]:
         if var in self._value:
             return self._value[var]
@@ -338,21 +355,16 @@ class GraphReader:
         ]
         if len(unknown) != 1 or (isinstance(scalar, ps.TrueDiv) and unknown[0] is not inputs[0]):
             return None
-        factor: Any = 1.0
+        factor: Any = np.array(Fraction(1), dtype=object)
         for i in inputs:
             if i is not unknown[0]:
-                if i not in self._number:
-                    return None  # a constant entry inside a dependent tensor: its value is not known here
-                number = self.number(i).astype(float)
+                number = self.coefficient(i) if i in self._number else None
+                if number is None or (isinstance(scalar, ps.TrueDiv) and not np.all(number != 0)):
+                    return None
                 factor = factor / number if isinstance(scalar, ps.TrueDiv) else factor * number
         entries, factor = np.broadcast_arrays(self._entries(unknown[0]), np.asarray(factor, dtype=object))
-        if not all(np.isfinite(float(f)) for f in factor.ravel()):
-            return None
         return _filled(
-            [
-                None if e is None else e.scaled(Fraction(float(f)))
-                for e, f in zip(entries.ravel(), factor.ravel(), strict=True)
-            ],
+            [None if e is None else e.scaled(f) for e, f in zip(entries.ravel(), factor.ravel(), strict=True)],
             entries.shape,
         )
 
@@ -434,7 +446,9 @@ class GraphReader:
         entries = self._entries(unknown)
         if entries.ndim > 2 or known.type.ndim > 2 or any(isinstance(e, Opaque) for e in entries.ravel()):
             return None
-        matrix = self.number(known)
+        matrix = self.coefficient(known)
+        if matrix is None:
+            return None
         left, right = (entries, matrix) if unknown is a else (matrix, entries)
         rows = left[None, :] if left.ndim == 1 else left
         columns = right[:, None] if right.ndim == 1 else right
@@ -486,9 +500,9 @@ def _inner(left: Sequence[Any], right: Sequence[Any]) -> Linear | None:
     total: dict[int, Fraction] = {}
     for p, q in zip(left, right, strict=True):
         form, number = (p, q) if isinstance(p, Linear) else (q, p)
-        if isinstance(form, Linear) and number is not None and number != 0:
+        if isinstance(form, Linear) and isinstance(number, Fraction) and number:
             for i, c in form.coefs:
-                total[i] = total.get(i, Fraction(0)) + c * Fraction(float(number))
+                total[i] = total.get(i, Fraction(0)) + c * number
     return Linear.of(total)
 
 

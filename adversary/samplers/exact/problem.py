@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Component", "Problem"]
 
 Array = Any
-_NOMINAL = {"scalar": 40.0, "form": 120.0, "indicator": 2.0, "value": 4.0}
+_NOMINAL = {"scalar": 40.0, "form": 120.0, "indicator": 2.0, "value": 4.0, "zero": 1.0}
 
 
 @dataclass

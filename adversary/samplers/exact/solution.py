@@ -60,6 +60,15 @@ class Part:
     domains: dict[int, Domain] = field(default_factory=dict)
 
 
+@dataclass
+class Ready:
+    """Tables of windows, as evaluated: unary ones with one more entry at each cut end."""
+
+    domains: dict[int, Domain]
+    unary: dict[int, Array]
+    multi: list[tuple[Any, Array]]
+
+
 class Solver:
     """Solve the components of a problem for the data in ``base``."""
 
@@ -82,6 +91,8 @@ class Solver:
         for node in problem.nodes:
             if self.nodes[node].kind == "indicator":
                 self.low[node], self.high[node] = 0.0, 1.0
+            if self.nodes[node].kind == "zero":
+                self.low[node], self.high[node] = 0.0, 0.0
         for _ in range(20):
             before = (dict(self.low), dict(self.high))
             for node, (lower, upper) in problem.scalar_bounds.items():
@@ -139,25 +150,48 @@ class Solver:
     def solve(self) -> tuple[list[Part], list[str]]:
         """Return the solved parts (the target's first) and the labels of improper parts that were dropped."""
         parts, dropped = [], []
-        for component in self.problem.components:
-            part = self._solve(component)
+        first = self._first_tables() if len(self.problem.components) > 1 else {}
+        for k, component in enumerate(self.problem.components):
+            part = self._solve(component, first.get(k))
             if part is None:
                 dropped += [self.nodes[n].label for n in component.nodes]
             else:
                 parts.append(part)
         return parts, dropped
 
-    def _solve(self, component: Component) -> Part | None:
+    def _first_tables(self) -> dict[int, Ready]:
+        """Evaluate the first windows of all parts in one call: many small parts then cost little more than one."""
+        found = {k: self._windows(c, self.first_drop) for k, c in enumerate(self.problem.components)}
+        sound = {k: f for k, f in found.items() if isinstance(f, dict)}
+        domains = {n: d for f in sound.values() for n, d in f.items()}
+        raw = self._raw_tables(domains, set(domains))
+        owner = {n: k for k, f in sound.items() for n in f}
+        ready = {k: Ready(f, {}, []) for k, f in sound.items()}
+        for n, values in raw.unary.items():
+            ready[owner[n]].unary[n] = values
+        for factor, table in raw.multi:
+            ready[owner[factor.scope[0]]].multi.append((factor, table))
+        return ready
+
+    def _raw_tables(self, domains: dict[int, Domain], live: set[int]) -> Ready:
+        points = {}
+        for n, d in domains.items():
+            if n in self.problem.curved:  # one more at each cut end, to see whether it is the support's end
+                points[n] = np.arange(d.low - d.cut[0], d.low + d.size + d.cut[1])
+        unary = self._evaluate_unary(points) if points else {}
+        return Ready(domains, unary, self.problem.evaluate_multi(self.base, domains, live))
+
+    def _solve(self, component: Component, ready: Ready | None = None) -> Part | None:
         drop = self.first_drop
         for _ in range(80):
-            found = self._windows(component, drop)
+            found = ready.domains if ready is not None else self._windows(component, drop)
             if found is None:
                 drop *= 2.0
                 continue
             if isinstance(found, list):
                 self._refuse_improper(component, found)
                 return None
-            part = self._eliminate(component, found, drop)
+            part, ready = self._eliminate(component, found, drop, ready), None
             if part is None:
                 drop *= 4.0
                 continue
@@ -291,18 +325,21 @@ class Solver:
             raise UnsupportedModelError(msg, names)
 
     # -------------------------------------------------------------- tables
-    def _eliminate(self, component: Component, domains: dict[int, Domain], drop: float) -> Part | None:
+    def _eliminate(
+        self, component: Component, domains: dict[int, Domain], drop: float, ready: Ready | None = None
+    ) -> Part | None:
         """Fill the tables and sum out; None where nothing has any weight inside these windows."""
         problem = self.problem
         windowed = any(any(d.cut) for d in domains.values())
-        unary = self._unary_tables(domains)
+        raw = ready or self._raw_tables(domains, set(component.nodes))
+        unary = self._settle(domains, raw.unary)
         whole = all(_is_log_concave(t) for t in unary.values())
         tables: list[tuple[tuple[int, ...], Array]] = []
-        for factor, raw in problem.evaluate_multi(self.base, domains, set(component.nodes)):
+        for factor, table in raw.multi:
             if factor in problem.value_factors:
-                tables.append(self._value_table(factor, raw, domains))
+                tables.append(self._value_table(factor, table, domains))
             else:
-                tables.append((factor.scope, np.where(np.isnan(raw), -np.inf, raw).astype(np.float64)))
+                tables.append((factor.scope, np.where(np.isnan(table), -np.inf, table).astype(np.float64)))
         tables += problem.link_tables(self.base, domains)
         self._trim(unary, domains, tables)
         elimination = Elimination(
@@ -317,15 +354,11 @@ class Solver:
         proven = not windowed or (component.tree and whole)
         return Part(component, elimination, weight, 0.0, proven, windowed, drop, tables, unary, domains)
 
-    def _unary_tables(self, domains: dict[int, Domain]) -> dict[int, Array]:
-        """Tables of the nodes' own factors; an end beyond which the weight is zero is the support's, not a cut."""
-        points = {}
-        for n, d in domains.items():
-            if n in self.problem.curved:
-                points[n] = np.arange(d.low - d.cut[0], d.low + d.size + d.cut[1])
-        unary = self._evaluate_unary(points) if points else {}
+    def _settle(self, domains: dict[int, Domain], raw: dict[int, Array]) -> dict[int, Array]:
+        """Strip the extra ends; an end beyond which the weight is zero is the support's, not a cut."""
+        unary: dict[int, Array] = {}
         hard = False
-        for n, values in unary.items():
+        for n, values in raw.items():
             d = domains[n]
             cut = (d.cut[0] and bool(np.isfinite(values[0])), d.cut[1] and bool(np.isfinite(values[-1])))
             unary[n] = values[int(d.cut[0]) : len(values) - int(d.cut[1])]

@@ -127,14 +127,24 @@ class Structure:
     observed: dict[str, Any]
 
 
-def read_model(model: Any, target: str) -> Structure:
-    """Analyse a PyMC model for the target ``target``; pays for the graph walk once."""
-    return _Builder(model, target).build()
+def read_model(model: Any, target: str, held: dict[Any, Any] | None = None) -> Structure:
+    """Analyse a PyMC model for the target ``target``; pays for the graph walk once.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Anything :func:`~adversary.samplers.exact.compile_exact` takes.
+    target
+        What is asked.
+    held
+        Value variables of continuous unknowns -> shared variables that stand for them: they count as data.
+    """
+    return _Builder(model, target, held or {}).build()
 
 
 class _Builder:
-    def __init__(self, model: Any, target: str) -> None:
-        self.model, self.target_name = model, target
+    def __init__(self, model: Any, target: str, held: dict[Any, Any]) -> None:
+        self.model, self.target_name, self.held = model, target, held
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, str] = {}
         self.scalars: list[tuple[str, int]] = []
@@ -194,6 +204,8 @@ class _Builder:
         shapes = self.model.eval_rv_shapes()
         for rv in self.model.free_RVs:
             value = self.model.rvs_to_values[rv]
+            if value in self.held:
+                continue
             if value.dtype not in discrete_types:
                 msg = (
                     f"{rv.name} is continuous and the exact engine sums over integers: sum out the discrete part with "
@@ -227,11 +239,12 @@ class _Builder:
     def _terms(self) -> tuple[list[Term], list[NDArray[np.object_]]]:
         model = self.model
         declared = [("prior", rv) for rv in model.free_RVs] + [("observed", rv) for rv in model.observed_RVs]
+        declared = [("hyper" if model.rvs_to_values[rv] in self.held else kind, rv) for kind, rv in declared]
         graphs = model.logp(vars=[rv for _, rv in declared], sum=False) if declared else []
         if model.potentials:
             graphs = [*graphs, *model.logp(vars=model.potentials, sum=False)]
             declared = declared + [("potential", p) for p in model.potentials]
-        graphs = _without_narrowing(model, graphs)
+        graphs = self._hold(_without_narrowing(model, graphs))
         read = self.reader.read(graphs)
         terms, arrays = [], []
         for (kind, rv), (var, entries) in zip(declared, read, strict=True):
@@ -256,13 +269,19 @@ class _Builder:
         var = self.model.named_vars[self.target_name]
         if var in self.model.rvs_to_values and var in self.model.free_RVs:
             return self.model.rvs_to_values[var]
-        return self.model.replace_rvs_by_values([var])[0]
+        return self._by_values(var)
+
+    def _by_values(self, graph: Any) -> Any:
+        return self._hold(self.model.replace_rvs_by_values([graph]))[0]
+
+    def _hold(self, graphs: Any) -> Any:
+        return clone_replace(list(graphs), self.held) if self.held else graphs
 
     # ------------------------------------------------------------------ factors
     def _node(self, form: Form) -> int:
         if form not in self.node_of:
             self.node_of[form] = len(self.nodes)
-            indicator = self.reader.indicators.get(form[0][0]) if len(form) == 1 else None
+            indicator = self.reader.indicators.get(form[0][0]) if len(form) == 1 and form[0][1] == 1 else None
             if indicator is not None:
                 parent = self._node(primitive(indicator.parent)[0])
                 self.node_of[form] = len(self.nodes)
@@ -403,9 +422,16 @@ class _Builder:
         self.links = sorted(n for n in used_nodes if n in linked)
 
     def _build_sum(self, form: Form, built: dict[Form, None]) -> None:
-        if form in built or len(form) == 1:
+        if form in built or (len(form) == 1 and form[0][1] == 1):
             return
         built[form] = None
+        if len(form) == 1:  # c v alone: 0 + c v
+            zero = len(self.nodes)  # one for each use, so that it ties no independent parts together
+            self.nodes.append(Node("zero", (), "0"))
+            self.constraints.append(
+                SumConstraint(self.node_of[form], zero, form[0][1], self._node(((form[0][0], 1),)))
+            )
+            return
         coefs = dict(form)
         parts = [f for f in built if f != form and all(coefs.get(i) == c for i, c in f)]
         left = max(parts, key=len) if parts else None
@@ -417,8 +443,6 @@ class _Builder:
             coefficient, rest = rest[0][1], ((rest[0][0], 1),)
         elif rest[0][1] < 0:
             coefficient, rest = -1, tuple((i, -c) for i, c in rest)
-        if len(left) == 1 and left[0][1] != 1:
-            raise UnsupportedModelError(_no_unit(self._label(form)), self._label(form))
         for part in (left, rest):
             self._node(part)
             self._build_sum(part, built)
@@ -431,6 +455,8 @@ class _Builder:
         bounds: list[tuple[Bound | None, Bound | None]] = [(None, None)] * len(self.scalars)
         start = {name: i for i, (name, flat) in reversed(list(enumerate(self.scalars))) if flat == 0}
         for rv in self.model.free_RVs:
+            if rv.name not in self.shapes:
+                continue
             pair = []
             size = int(np.prod(self.shapes[rv.name], dtype=int))
             for graph in support_bounds(rv):
@@ -442,7 +468,7 @@ class _Builder:
         return bounds
 
     def _bound(self, graph: Any, shape: tuple[int, ...], size: int) -> Sequence[Bound | None]:
-        graph = self.model.replace_rvs_by_values([graph])[0]
+        graph = self._by_values(graph)
         [(var, entries)] = self.reader.read([graph])
         if any(isinstance(e, Opaque) for e in entries.ravel()):
             return [None] * size
@@ -464,7 +490,7 @@ class _Builder:
         found = {}
         known = set(self.reader.indicators)
         for var in self.model.deterministics:
-            graph = self.model.replace_rvs_by_values([var])[0]
+            graph = self._by_values(var)
             reader = GraphReader(self.reader.leaves, self.reader.next_id)
             [(_, entries)] = reader.read([graph])
             integers = var.type.dtype.startswith(("int", "uint"))
@@ -557,10 +583,3 @@ def _split(form: Form) -> Form:
         units = [pair for pair in form if pair[1] == 1]
         return (units[0],) if units else (form[0],)
     return form[:-1]
-
-
-def _no_unit(label: str) -> str:
-    return (
-        f"the sum {label} has no unknown with coefficient one, which the exact engine needs: "
-        'declare it through such an unknown, or use sampler="mcmc"'
-    )
