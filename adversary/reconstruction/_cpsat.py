@@ -65,8 +65,9 @@ def enumerate_solutions(program: Program, cost_low: int, cost_high: int, cap: in
 
     Which ones are listed when there are more than ``cap`` is the solver's arbitrary choice.
     """
-    from ortools.sat.python import cp_model
+    from ortools.sat.python import cp_model as module
 
+    cp_model: Any = module
     model, variables = _model(cp_model, program)
     spent = cp_model.LinearExpr.weighted_sum(variables, program.cost.tolist())
     model.add_linear_constraint(spent, cost_low, cost_high)
@@ -74,7 +75,7 @@ def enumerate_solutions(program: Program, cost_low: int, cost_high: int, cap: in
     solver.parameters.num_workers = 1
     solver.parameters.enumerate_all_solutions = True
 
-    class Collector(cp_model.CpSolverSolutionCallback):
+    class Collector(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.found: dict[bytes, NDArray[np.int64]] = {}

@@ -297,7 +297,7 @@ def propagate(
         top = np.where(up, a * most[column], a * least[column])
         smallest = np.bincount(row_of, bottom, len(low)).astype(np.int64)
         largest = np.bincount(row_of, top, len(low)).astype(np.int64)
-        bad = np.flatnonzero((smallest > high) | (largest < low))
+        bad = np.flatnonzero((smallest > high) | (largest < low) | (low > high))
         if bad.size:
             return Propagation(least, most, int(bad[0]))
         # room of one term: what the row's ends leave once all other terms are at their best

@@ -7,10 +7,9 @@ of the state shows, as in the paper's own synthetic data.
 
 How often a household over the limit can be *proved* (equation 1 of the paper) hangs on two assumptions that
 the paper does not state: how many blocks are wholly subsidised (there the census's sizes are HUD's), and how
-closely units are fitted to need. Of 90 blocks with one
-(200 blocks, seeds 2 and 3), 50 % are flagged with the defaults, 13 % with `BEDROOMS_TO_NEED` and none with
-`BEDROOMS_LOOSE`; the paper reports 52 %. So the flag's recall on synthetic data is a choice of the generator,
-not a finding.
+closely units are fitted to need. Of 90 blocks with one (200 blocks, seeds 2 and 3), 50 % are flagged with the
+defaults, 13 % with `BEDROOMS_TO_NEED`, none with `BEDROOMS_LOOSE`; the paper reports 52 %. So the flag's recall
+on synthetic data is a choice of the generator, not a finding.
 
 What it is not: a model of any real state. No census or HUD record enters; how likely a household is, how
 neighbourhoods differ and how units are fitted to need are our assumptions, stated below. Numbers measured on
