@@ -18,7 +18,7 @@ import xarray as xr
 
 from adversary._version import __version__
 from adversary.errors import ModelError, ScenarioError, UnsupportedModelError
-from adversary.language import Scenario, noise_kind
+from adversary.language import Scenario, noise_kind, require_release
 from adversary.results import AttackResult, build_tree
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def run(
     if not isinstance(scenario, Scenario):
         msg = f"run takes a scenario first, got {scenario!r}: adversary.load('two_level') returns one"
         raise ScenarioError(msg, scenario)
+    require_release(scenario, release)
     if sampler not in SAMPLERS:
         msg = f"there is no sampler called {sampler!r}: there are {', '.join(SAMPLERS)}"
         raise ScenarioError(msg, sampler)
@@ -94,7 +95,7 @@ def run(
         msg = f"{mistaken[0]} is an assumption of the scenario, not an option of the sampler: {way_out}"
         raise ScenarioError(msg, mistaken[0])
     if scenario.target in scenario.known:
-        msg = f"the target {scenario.target!r} is fixed by assumption, so nothing is left to learn: give it a prior"
+        msg = f"the target {scenario.target!r} is fixed by assumption, so nothing is left to learn: give it a prior, as in Bernoulli(p=0.1)"
         raise ModelError(msg, scenario.target)
     seed = _recorded(seed)
     parts = SAMPLERS[sampler](scenario, release, seed=seed, draws=draws, chains=chains, **options)

@@ -263,9 +263,7 @@ class Scenario:
         import pymc as pm
         import pytensor.tensor as pt
 
-        if not isinstance(release, Release):
-            msg = f"{self.name} takes a Release, got {type(release).__name__}: build one with Release.from_counts or Release.read"
-            raise ScenarioError(msg, release)
+        require_release(self, release)
         _require_double_precision(release)
         missing = [k for k, v in self.assumptions.items() if v is inspect.Parameter.empty]
         if missing:
@@ -533,6 +531,14 @@ def _arguments(function: Callable[..., None]) -> dict[str, Any]:
         msg = f"{function.__name__} never uses its argument {unused[0]!r} ({what}): use it or take it out"
         raise ScenarioError(msg, unused[0])
     return {p.name: p.default for p in parameters[1:]}
+
+
+def require_release(scenario: Scenario, release: Any) -> None:
+    """Refuse what is not a release, with the way to build one."""
+    if not isinstance(release, Release):
+        given = type(release).__name__
+        msg = f"{scenario.name} takes a Release, got {given}: build one with Release.from_counts or Release.read"
+        raise ScenarioError(msg, release)
 
 
 @contextlib.contextmanager
