@@ -192,6 +192,9 @@ def Prior(distribution: str, /, *, dims: Any = None, shape: Any = None, **parame
                 f"give its value, or declare the dependence inside the scenario"
             )
             raise ScenarioError(msg, value)
+        if isinstance(value, str):
+            msg = f"parameter {key} of Prior({distribution!r}) is the text {value!r}: give a number, an array or a prior"
+            raise ScenarioError(msg, value)
     dims = (dims,) if isinstance(dims, str) else None if dims is None else tuple(dims)
     shape = (
         (int(shape),)
