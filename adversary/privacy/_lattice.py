@@ -24,7 +24,19 @@ import numpy.typing as npt
 
 from adversary.errors import BudgetError, ReleaseError
 
-__all__ = ["Floats", "checked_sigma2", "distance", "entropy", "log_norm", "log_pmf", "mean", "relative_log_pmf", "variance"]
+__all__ = [
+    "Floats",
+    "checked_sigma2",
+    "distance",
+    "entropy",
+    "log_norm",
+    "log_pmf",
+    "mean",
+    "refuse_exact_fraction",
+    "relative_log_pmf",
+    "variance",
+    "whole_or_real",
+]
 
 type Floats = npt.NDArray[np.float64]
 
@@ -49,14 +61,15 @@ def checked_sigma2(sigma2: npt.ArrayLike) -> Floats:
     return s2
 
 
-def _whole(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+def whole_or_real(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Return ``x`` as int64 if its type is one of integers, as float64 otherwise."""
     a = np.asarray(x)
     if a.dtype.kind in "biu":
         # min and max, because abs(-2**63) is negative
         if a.size and (int(a.max()) > LARGEST or int(a.min()) < -LARGEST):
-            msg = f"{name} must lie within +-2**62, got {int(a.max())}: counts are 64-bit integers"
-            raise ReleaseError(msg, int(a.max()))
+            worst = max(int(a.max()), int(a.min()), key=abs)
+            msg = f"{name} must lie within +-2**62, got {worst}: counts are 64-bit integers"
+            raise ReleaseError(msg, worst)
         return a.astype(np.int64)
     if a.dtype.kind != "f":
         msg = f"{name} must be a number, got {x!r}: integers up to 2**62"
@@ -70,7 +83,7 @@ def _whole(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 
 def distance(n: npt.ArrayLike, mu: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Return k = n - round(mu) and f = mu - round(mu); the difference is taken in integers when both are integers."""
-    count, centre = _whole(n, "n"), _whole(mu, "mu")
+    count, centre = whole_or_real(n, "n"), whole_or_real(mu, "mu")
     if centre.dtype.kind == "f":
         if centre.size and not (np.abs(centre) <= LARGEST).all():
             msg = f"mu must lie within +-2**62, got {centre.flat[int(np.argmax(np.abs(centre)))]}"
@@ -85,7 +98,8 @@ def distance(n: npt.ArrayLike, mu: npt.ArrayLike) -> tuple[Floats, Floats]:
     return (count - centre).astype(np.float64), fraction
 
 
-def _refuse_exact_fraction(s2: Floats, f: Floats) -> None:
+def refuse_exact_fraction(s2: Floats, f: Floats) -> None:
+    """Refuse a point mass between two integers."""
     if ((s2 == 0) & (f != 0)).any():
         msg = "sigma2 = 0 needs an integer mu: an exact count has no fraction; give sigma2 > 0 or round mu"
         raise BudgetError(msg, 0.0)
@@ -128,7 +142,7 @@ def _split(s2: Floats) -> tuple[npt.NDArray[np.bool_], Floats, Floats]:
 
 def relative_log_pmf(k: Floats, f: Floats, s2: Floats) -> Floats:
     """Log-pmf at round(mu) + k; ``s2`` > 0 or (``s2`` = 0 and ``f`` = 0)."""
-    _refuse_exact_fraction(s2, f)
+    refuse_exact_fraction(s2, f)
     narrow, low, high = _split(s2)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         near = k * (k - 2.0 * f) / (2.0 * low)
@@ -167,7 +181,7 @@ def log_norm(sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Floats:
     """
     s2 = checked_sigma2(sigma2)
     f = distance(0, mu)[1]
-    _refuse_exact_fraction(s2, f)
+    refuse_exact_fraction(s2, f)
     narrow, low, high = _split(s2)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         offset = np.where(f == 0, 0.0, f * (f / (2.0 * low)))
@@ -240,7 +254,7 @@ def mean(sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Floats:
     """
     s2 = checked_sigma2(sigma2)
     f = distance(0, mu)[1]
-    _refuse_exact_fraction(s2, f)
+    refuse_exact_fraction(s2, f)
     nearest = np.rint(np.asarray(mu, dtype=np.float64))
     return np.asarray(nearest + f + _mean_shift(s2, f))[()]
 
@@ -287,7 +301,7 @@ def variance(sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Floats:
     """
     s2 = checked_sigma2(sigma2)
     f = distance(0, mu)[1]
-    _refuse_exact_fraction(s2, f)
+    refuse_exact_fraction(s2, f)
     narrow, low, high = _split(s2)
     weight, first, second, _ = _narrow(low, f)
     near = second / (1.0 + weight) - (first / (1.0 + weight)) ** 2
@@ -322,9 +336,14 @@ def entropy(sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Floats:
     """
     s2 = checked_sigma2(sigma2)
     f = distance(0, mu)[1]
-    _refuse_exact_fraction(s2, f)
+    refuse_exact_fraction(s2, f)
     narrow, low, high = _split(s2)
     weight, _, _, energy = _narrow(low, f)
     near = np.log1p(weight) + energy / (1.0 + weight)
-    far = LOG_SQRT_2PI + 0.5 * np.log(high) + np.log1p(_harmonics(high, f)[0]) + _second_moment(high, f) / (2.0 * high)
+    far = (
+        LOG_SQRT_2PI
+        + 0.5 * np.log(high)
+        + np.log1p(_harmonics(high, f)[0])
+        + _second_moment(high, f) / (2.0 * high)
+    )
     return np.asarray(np.where(narrow, near, far))[()]

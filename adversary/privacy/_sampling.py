@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adversary.errors import ReleaseError
-from adversary.privacy._lattice import checked_sigma2, log_pmf
+from adversary.errors import BudgetError, ReleaseError
+from adversary.privacy._lattice import checked_sigma2, log_pmf, refuse_exact_fraction
 
 __all__ = ["sample"]
 
 _WIDEST_TABLE = 1e6  # sigma2; beyond, the table would outgrow the cache and rejection is as fast
+_WIDEST = 1e24  # sigma2; beyond, draws would pass 2^53 and lose their last digits
 _MANY = 64  # different noises in one call from which rejection is the shorter way
 _REACH = 8.6  # standard deviations: the mass outside is below 2^-53
 
@@ -85,7 +86,9 @@ def _by_rejection(
     return out
 
 
-def sample(sigma2: npt.ArrayLike, size: Any, rng: np.random.Generator, mu: npt.ArrayLike = 0) -> npt.NDArray[np.int64]:
+def sample(
+    sigma2: npt.ArrayLike, size: Any, rng: np.random.Generator, mu: npt.ArrayLike = 0
+) -> npt.NDArray[np.int64]:
     """Draw from N_Z(mu, sigma2): for assessing risk, never for releasing (53-bit floats, a pseudo-random generator).
 
     Parameters
@@ -106,7 +109,7 @@ def sample(sigma2: npt.ArrayLike, size: Any, rng: np.random.Generator, mu: npt.A
     Raises
     ------
     BudgetError
-        For a sigma2 that is negative or not finite.
+        For a sigma2 that is negative, not finite or above 1e24, or 0 about a ``mu`` that is no integer.
     ReleaseError
         For a centre beyond 2^53.
 
@@ -116,13 +119,20 @@ def sample(sigma2: npt.ArrayLike, size: Any, rng: np.random.Generator, mu: npt.A
     dtype('int64')
     """
     s2, centre = checked_sigma2(sigma2), np.asarray(mu)
-    shape = np.broadcast_shapes(s2.shape, centre.shape) if size is None else tuple(np.atleast_1d(size).tolist())
+    shape = (
+        np.broadcast_shapes(s2.shape, centre.shape) if size is None else tuple(np.atleast_1d(size).tolist())
+    )
     if centre.size and not bool(np.all(np.abs(centre) <= 2**53)):
         msg = f"mu must lie within +-2**53, got {centre.flat[int(np.argmax(np.abs(centre)))]}: digits are lost beyond"
         raise ReleaseError(msg, mu)
+    if s2.size and float(s2.max()) > _WIDEST:
+        widest = float(s2.max())
+        msg = f"sigma2 = {widest} is too wide to draw from (the limit is {_WIDEST:g}): such a count was not measured"
+        raise BudgetError(msg, widest)
     n = math.prod(shape)
     whole = np.rint(centre) if centre.dtype.kind == "f" else centre
-    fraction = centre - whole
+    fraction = np.asarray(centre - whole, dtype=np.float64)
+    refuse_exact_fraction(s2, fraction)
     if not fraction.any() and s2.size == 1 and float(s2.flat[0]) <= _WIDEST_TABLE:
         noise = _from_table(float(s2.flat[0]), n, rng)
     else:
@@ -134,9 +144,9 @@ def _each(
     s2: npt.NDArray[np.float64], fraction: npt.NDArray[np.float64], rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
     """Draw one value for each noise: a table for each of a few, rejection for the rest."""
-    different = np.unique(s2) if not fraction.any() else s2
-    if len(different) > _MANY or fraction.any() or different[-1] > _WIDEST_TABLE:
-        return _by_rejection(s2, fraction.astype(np.float64), rng)
+    different = np.unique(s2)
+    if fraction.any() or len(different) > _MANY or (different > _WIDEST_TABLE).any():
+        return _by_rejection(s2, fraction, rng)
     out = np.empty(s2.size, dtype=np.int64)
     for value in different:
         mine = s2 == value

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adversary.errors import BudgetError
-from adversary.privacy._lattice import checked_sigma2, log_pmf
+from adversary.privacy._lattice import LARGEST, checked_sigma2, log_pmf, whole_or_real
 
 __all__ = ["sum_log_pmf", "sum_residue_table", "sum_variation"]
 
@@ -31,7 +31,9 @@ def _checked_groups(d: int) -> int:
     return int(d)
 
 
-def _shifted(table: npt.NDArray[np.float64], s: npt.NDArray[np.int64], sigma2: float, d: int) -> npt.NDArray[np.float64]:
+def _shifted(
+    table: npt.NDArray[np.float64], s: npt.NDArray[np.int64], sigma2: float, d: int
+) -> npt.NDArray[np.float64]:
     """Log f(s) for any integers from the table of residues -(d // 2) .. d // 2."""
     half = d // 2
     k = (s + half) // d
@@ -102,7 +104,7 @@ def sum_log_pmf(s: npt.ArrayLike, sigma2: float, d: int) -> npt.NDArray[np.float
     Parameters
     ----------
     s
-        Integers of any shape.
+        Integers (or whole floats) of any shape; a float with a fraction has probability 0.
     sigma2
         Noise parameter of one term, > 0.
     d
@@ -112,12 +114,24 @@ def sum_log_pmf(s: npt.ArrayLike, sigma2: float, d: int) -> npt.NDArray[np.float
     -------
     ndarray, shape of ``s``
 
+    Raises
+    ------
+    BudgetError
+        For a sigma2 or d that cannot be.
+    ReleaseError
+        For an ``s`` that is NaN or beyond 2**62.
+
     Examples
     --------
     >>> float(sum_log_pmf(3, 5.0, 1) - log_pmf(3, 5.0))
     0.0
     """
-    return _shifted(sum_residue_table(float(sigma2), _checked_groups(d)), np.asarray(s, dtype=np.int64), float(sigma2), int(d))
+    d, sigma2 = _checked_groups(d), float(sigma2)
+    where = whole_or_real(s, "s")
+    whole = where.astype(np.int64) if where.dtype.kind == "i" else np.floor(where)
+    inside = np.abs(whole) <= LARGEST
+    out = _shifted(sum_residue_table(sigma2, d), np.where(inside, whole, 0).astype(np.int64), sigma2, d)
+    return np.asarray(np.where((whole == where) & inside, out, -np.inf))[()]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -134,7 +148,7 @@ def sum_variation(sigma2: float, d: int) -> float:
     Returns
     -------
     float
-        In [0, 1]; 0 for sigma2 >= 4, where it is below 1e-16 (S2: about 2 d exp(-2 pi^2 sigma2 (1 - 1/d))).
+        In [0, 1], to 1e-14 absolute; 0 for sigma2 >= 4, where it is below 1e-16 (S2: about 2 d exp(-2 pi^2 sigma2 (1 - 1/d))).
 
     Examples
     --------

@@ -11,6 +11,7 @@ Prop. 1.3 and 1.4; Canonne, Kamath & Steinke (arXiv 2004.00010), Prop. 12 and Co
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,7 +33,10 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 def _number(rho: Any) -> float:
     if isinstance(rho, float) and not rho >= 0:
-        msg = f"rho must not be negative, got {rho}: write 0 if nothing was released"
+        msg = (
+            f"rho must not be negative, got {rho}: write 0 if nothing was measured at this level, inf if the "
+            "count is exact"
+        )
         raise BudgetError(msg, rho)
     return rho if isinstance(rho, float) else float(Rho(rho))
 
@@ -40,7 +44,9 @@ def _number(rho: Any) -> float:
 def _checked_delta(delta: float) -> float:
     delta = float(delta)
     if not 0 < delta <= 1:
-        msg = f"delta must lie in (0, 1], got {delta}: with delta = 0 no epsilon is finite under Gaussian noise"
+        msg = (
+            f"delta must lie in (0, 1], got {delta}: with delta = 0 no epsilon is finite under Gaussian noise"
+        )
         raise BudgetError(msg, delta)
     return delta
 
@@ -129,8 +135,8 @@ def epsilon(rho: Any, delta: float) -> float:
 
     def at(log_excess: float) -> float:
         excess = math.exp(log_excess)  # alpha - 1
-        log_alpha = math.log1p(excess)
-        return r * (1 + excess) + log_excess - log_alpha - (log_alpha + log_delta_) / excess
+        # ln(1 - 1/alpha) without taking one logarithm from another
+        return r * (1 + excess) - math.log1p(1 / excess) - (math.log1p(excess) + log_delta_) / excess
 
     # the optimum lies near alpha - 1 = sqrt(ln(1/delta)/rho); the valley is wide open on the logarithmic scale
     centre = 0.5 * (math.log(max(-log_delta_, 1e-300)) - math.log(r))
@@ -169,10 +175,12 @@ def log_delta(rho: Any, epsilon_: float) -> float:
     def at(log_excess: float) -> float:
         excess = math.exp(log_excess)
         alpha = 1 + excess
-        return excess * (alpha * r - epsilon_) + alpha * (log_excess - math.log1p(excess)) - log_excess
+        return excess * (alpha * r - epsilon_) - alpha * math.log1p(1 / excess) - log_excess
 
-    guess = max(epsilon_ / (2 * r) - 0.5, 1e-12)
-    return min(0.0, _minimum(at, math.log(guess) - 20.0, math.log(guess) + 20.0))
+    # the optimum lies near alpha - 1 = (epsilon / rho - 1) / 2; every alpha in reach of a double gives a bound
+    guess = max(math.log(max(epsilon_, 1e-300)) - math.log(2 * r), -28.0)
+    low, high = min(guess - 20.0, 660.0), min(guess + 20.0, 700.0)
+    return min(0.0, _minimum(at, low, high))
 
 
 def rho_from_epsilon(epsilon_: float, delta: float) -> float:
@@ -188,7 +196,18 @@ def rho_from_epsilon(epsilon_: float, delta: float) -> float:
     Returns
     -------
     float
-        ``epsilon(rho_from_epsilon(e, d), d) == e`` to 1e-12 relative.
+        ``epsilon(rho_from_epsilon(e, d), d) == e`` to 1e-12 relative where epsilon is above 1e-3; below, epsilon rises
+        from 0 ever more steeply in rho, and what holds is that it does not exceed ``e``. 0 where rho would be below 1e-300.
+
+    Raises
+    ------
+    BudgetError
+        For a negative epsilon, or a delta outside (0, 1).
+
+    Examples
+    --------
+    >>> round(rho_from_epsilon(17.158308712, 1e-10), 6)
+    2.56
     """
     delta = _checked_delta(delta)
     if not epsilon_ >= 0 or delta == 1:
@@ -196,14 +215,19 @@ def rho_from_epsilon(epsilon_: float, delta: float) -> float:
         raise BudgetError(msg, (epsilon_, delta))
     if epsilon_ == 0 or math.isinf(epsilon_):
         return 0.0 if epsilon_ == 0 else math.inf
-    low, high = 0.0, 1.0
-    while epsilon(high, delta) <= epsilon_:
+    # Bun & Steinke's epsilon is never below, so their rho is never above
+    ell = -math.log(delta)
+    low = (epsilon_ / (math.sqrt(ell + epsilon_) + math.sqrt(ell))) ** 2
+    if low < 1e-300:
+        low = 1e-300 if epsilon(1e-300, delta) <= epsilon_ else 0.0
+        if low == 0.0:
+            return 0.0
+    high = low
+    while math.isfinite(high) and epsilon(high, delta) <= epsilon_:
         low, high = high, high * 2
-    while low == 0.0 and epsilon(high / 2, delta) > epsilon_ and high > 1e-300:
-        high /= 2
-    low = max(low, high / 2 if epsilon(high / 2, delta) <= epsilon_ else 0.0)
+    high = min(high, sys.float_info.max)
     for _ in range(200):
-        middle = 0.5 * (low + high)
+        middle = low + 0.5 * (high - low)
         if middle in (low, high):
             break
         low, high = (middle, high) if epsilon(middle, delta) <= epsilon_ else (low, middle)
@@ -247,7 +271,9 @@ def epsilon_gaussian(rho: Any, delta: float) -> float:
     target = math.log(delta)
     if log_failure(0.0) <= target:
         return 0.0
-    return float(brentq(lambda e: log_failure(e) - target, 0.0, epsilon_bun_steinke(r, delta), xtol=1e-14, rtol=1e-14))
+    return float(
+        brentq(lambda e: log_failure(e) - target, 0.0, epsilon_bun_steinke(r, delta), xtol=1e-14, rtol=1e-14)
+    )
 
 
 def compose(budgets: Iterable[Any]) -> Rho:

@@ -29,7 +29,12 @@ __all__ = ["CONVENTIONS", "Allocation", "Rho", "noise_scale"]
 CONVENTIONS = ("unbounded", "bounded")
 """Neighbours that differ by adding or removing one record, or by replacing one."""
 
-_LEVEL_ALIASES = {"us": "nation", "nation_us": "nation", "blockgroup": "block_group", "block group": "block_group"}
+_LEVEL_ALIASES = {
+    "us": "nation",
+    "nation_us": "nation",
+    "blockgroup": "block_group",
+    "block group": "block_group",
+}
 
 
 @total_ordering
@@ -85,7 +90,10 @@ class Rho:
         return self._fraction
 
     def __float__(self) -> float:
-        return math.inf if self._fraction is None else float(self._fraction)
+        try:
+            return math.inf if self._fraction is None else float(self._fraction)
+        except OverflowError:
+            return math.inf
 
     def __bool__(self) -> bool:
         return self._fraction is None or self._fraction != 0
@@ -98,7 +106,10 @@ class Rho:
             return float(self) == other
         if not isinstance(other, Rho | int | Fraction | Decimal | str):
             return NotImplemented
-        return self._fraction == self._other(other)
+        try:
+            return self._fraction == self._other(other)
+        except BudgetError:  # not a budget, so not this one
+            return False
 
     def __lt__(self, other: Any) -> bool:
         mine, theirs = self._fraction, self._other(other)
@@ -124,7 +135,11 @@ class Rho:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> Rho:
-        return self * (1 / Fraction(divisor))
+        exact = _exact(divisor, "a divisor of rho")
+        if exact == 0:
+            msg = "rho cannot be divided by 0: give inf for an exact count"
+            raise BudgetError(msg, divisor)
+        return Rho(0) if exact is None else self * (1 / exact)
 
     def __str__(self) -> str:
         return "inf" if self._fraction is None else str(self._fraction)
@@ -136,30 +151,51 @@ class Rho:
         return Rho, (str(self),)
 
 
+_LONGEST_EXPONENT = 1000  # of ten: a budget of 1e-999999999 would keep the machine busy with its digits
+
+
 def _exact(value: Any, what: str) -> Fraction | None:
     """Return an exact fraction, None for infinity, or refuse with the way out."""
     if isinstance(value, Rho):
         return value._fraction
-    if isinstance(value, float) and math.isinf(value) and value > 0:
-        return None
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()  # NumPy's numbers become Python's
     if isinstance(value, float) and math.isfinite(value) and value != int(value):
-        msg = f"{what} must be exact, got the float {value!r}: write {what.split()[-1].capitalize()}({str(value)!r}) or a fraction such as '165/4099'"
+        way_out = f"Rho({str(value)!r})" if what == "rho" else f"the text {str(value)!r}"
+        msg = (
+            f"{what} must be exact, got the float {value!r}: write {way_out} or a fraction such as '165/4099'"
+        )
         raise BudgetError(msg, value)
-    if isinstance(value, str) and value.strip().lower() in ("inf", "infinity", "+inf"):
+    if value in (math.inf, "inf") or str(value).strip().lower() in ("inf", "+inf", "infinity", "+infinity"):
         return None
     try:
-        if isinstance(value, bool):
-            raise TypeError  # noqa: TRY301
-        exact = Fraction(value.strip()) if isinstance(value, str) else Fraction(value)
+        exact = _fraction_of(value)
     except (TypeError, ValueError, ArithmeticError):
-        if isinstance(value, Decimal) and value.is_infinite() and value > 0:
-            return None
-        msg = f"{what} must be a number, got {value!r}: write it as text, '0.1' or '165/4099'; 0 if nothing was measured, inf if the count is exact"
+        msg = (
+            f"{what} must be a number, got {value!r}: write it as text, '0.1' or '165/4099'; 0 if nothing was "
+            "measured, inf if the count is exact"
+        )
         raise BudgetError(msg, value) from None
     if exact < 0:
-        msg = f"{what} must not be negative, got {value}: write 0 if nothing was measured at this level, inf if the count is exact"
+        msg = (
+            f"{what} must not be negative, got {value}: write 0 if nothing was measured at this level, inf if the "
+            "count is exact"
+        )
         raise BudgetError(msg, value)
     return exact
+
+
+def _fraction_of(value: Any) -> Fraction:
+    if isinstance(value, bool):
+        raise TypeError
+    if isinstance(value, str):
+        value = value.strip()
+        exponent = value.lower().rpartition("e")
+        if exponent[1] and abs(int(exponent[2])) > _LONGEST_EXPONENT:
+            raise ValueError
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _LONGEST_EXPONENT:
+        raise ValueError
+    return Fraction(value)
 
 
 def noise_scale(rho: Any, convention: str, sensitivity2: int | Fraction = 1) -> float:
@@ -192,14 +228,19 @@ def noise_scale(rho: Any, convention: str, sensitivity2: int | Fraction = 1) -> 
     (5.0, 10.0)
     """
     if convention not in CONVENTIONS:
-        msg = f"the neighbour convention must be 'unbounded' (1/(2 rho)) or 'bounded' (1/rho), got {convention!r}"
+        msg = f"the neighbours must be 'unbounded' (1/(2 rho)) or 'bounded' (1/rho), got {convention!r}"
         raise BudgetError(msg, convention)
-    exact = Rho(rho)
+    exact, change = Rho(rho), Rho(sensitivity2)
+    if change.infinite or not change:
+        msg = (
+            f"sensitivity2, the squared change of a count by one record, must be positive, got {sensitivity2}"
+        )
+        raise BudgetError(msg, sensitivity2)
     if exact.infinite:
         return 0.0
     if not exact:
         return math.inf
-    scale = Fraction(sensitivity2) / exact.fraction
+    scale = change.fraction / exact.fraction
     try:
         return float(scale / 2 if convention == "unbounded" else scale)
     except OverflowError:
@@ -249,7 +290,10 @@ class Allocation:
             odd = sorted(set(self.query) ^ set(level))[0]
             msg = f"level {odd!r} has a share or queries, but not both: name the same levels in both"
             raise BudgetError(msg, odd)
-        query = {name: MappingProxyType(_shares(shares, f"queries of {name}")) for name, shares in self.query.items()}
+        query = {
+            name: MappingProxyType(_shares(shares, f"queries of {name}"))
+            for name, shares in self.query.items()
+        }
         object.__setattr__(self, "total", Rho(self.total))
         object.__setattr__(self, "level", MappingProxyType(level))
         object.__setattr__(self, "query", MappingProxyType(query))
@@ -262,14 +306,18 @@ class Allocation:
             near = difflib.get_close_matches(name.lower(), there, n=1)
             msg = f"there is no allocation called {name!r}{f' (did you mean {near[0]}?)' if near else ''}: there are {', '.join(there)}"
             raise BudgetError(msg, name)
-        data = tomllib.loads(files("adversary").joinpath(f"data/{name.lower()}.toml").read_text(encoding="utf-8"))
+        data = tomllib.loads(
+            files("adversary").joinpath(f"data/{name.lower()}.toml").read_text(encoding="utf-8")
+        )
         return cls(Rho(data["rho"]), data["level"], data["query"], data["title"], data["source"])
 
     @staticmethod
     def names() -> tuple[str, ...]:
         """Return the names of the published allocations."""
         folder = files("adversary").joinpath("data")
-        return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")))
+        return tuple(
+            sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+        )
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -306,7 +354,9 @@ class Allocation:
         for level in self.level:
             for query in self.query[level]:
                 share, rho = self.share(level, query), self.rho(level, query)
-                lines.append(f"{level:<12} {query:<36} {float(share):>12.6g} {float(rho):>12.6g} {noise_scale(rho, convention):>14.6g}")
+                lines.append(
+                    f"{level:<12} {query:<36} {float(share):>12.6g} {float(rho):>12.6g} {noise_scale(rho, convention):>14.6g}"
+                )
         return "\n".join(lines)
 
 

@@ -16,7 +16,9 @@ from adversary.errors import BudgetError
 from adversary.privacy.accounting import epsilon, epsilon_bun_steinke
 from adversary.privacy.budget import Rho
 
-__all__ = ["best_power", "best_test", "odds_bound", "risk_ceiling", "rho_for_risk"]
+__all__ = ["best_power", "best_test", "odds_bound", "rho_for_risk", "risk_ceiling"]
+
+_LARGEST_EXPONENT = 709.0  # of e, in double precision
 
 
 def _rho(rho: Any) -> float:
@@ -47,6 +49,11 @@ def risk_ceiling(rho: Any, p: float) -> float:
     float
         Holds for every use of the release and every noise that is rho-zCDP; below exp(2 rho) and below 1/p.
 
+    Raises
+    ------
+    BudgetError
+        For an impossible rho, or a p outside (0, 1).
+
     Examples
     --------
     >>> round(risk_ceiling("0.0992264", 0.5), 4)
@@ -65,6 +72,15 @@ def rho_for_risk(ratio: float) -> float:
     ----------
     ratio
         Largest acceptable R = E[posterior] / prior, >= 1.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    BudgetError
+        For a ratio below 1.
 
     Examples
     --------
@@ -91,9 +107,20 @@ def odds_bound(rho: Any, delta: float) -> float:
     -------
     float
         exp(epsilon) with Bun & Steinke's epsilon: under rho-zCDP the privacy loss exceeds epsilon with probability at most
-        exp(-(epsilon - rho)^2 / (4 rho)), which is delta there.
+        exp(-(epsilon - rho)^2 / (4 rho)), which is delta there. inf where that is beyond double precision.
+
+    Raises
+    ------
+    BudgetError
+        For an impossible rho or a delta outside (0, 1].
+
+    Examples
+    --------
+    >>> round(odds_bound("0.1", 1e-6), 3)
+    11.597
     """
-    return math.exp(min(epsilon_bun_steinke(rho, delta), 709.0))
+    bound = epsilon_bun_steinke(rho, delta)
+    return math.exp(bound) if bound < _LARGEST_EXPONENT else math.inf
 
 
 def best_power(rho: Any, alpha: float, *, steps: int = 400) -> float:
@@ -113,6 +140,16 @@ def best_power(rho: Any, alpha: float, *, steps: int = 400) -> float:
     float
         The least of min(1, exp(epsilon(rho, delta)) alpha + delta) over delta; valid for every rho-zCDP mechanism. For what a
         Gaussian with this budget allows, see :func:`best_test`.
+
+    Raises
+    ------
+    BudgetError
+        For an impossible rho, or an alpha outside [0, 1].
+
+    Examples
+    --------
+    >>> round(best_power("0.1", 0.05), 3)
+    0.135
     """
     r = _rho(rho)
     if not 0 <= alpha <= 1:
@@ -124,7 +161,8 @@ def best_power(rho: Any, alpha: float, *, steps: int = 400) -> float:
     for k in range(1, steps + 1):
         delta = math.exp(-0.1 * k)
         eps = epsilon(r, delta)
-        best = min(best, math.exp(min(eps, 709.0)) * alpha + delta)
+        if eps < _LARGEST_EXPONENT:
+            best = min(best, math.exp(eps) * alpha + delta)
         best = min(best, 1 - math.exp(-eps) * max(0.0, 1 - alpha - delta))
     return max(float(alpha), min(1.0, best))
 
