@@ -215,9 +215,9 @@ def rho_from_epsilon(epsilon_: float, delta: float) -> float:
         raise BudgetError(msg, (epsilon_, delta))
     if epsilon_ == 0 or math.isinf(epsilon_):
         return 0.0 if epsilon_ == 0 else math.inf
-    # Bun & Steinke's epsilon is never below, so their rho is never above
+    # Bun & Steinke's epsilon is never below, so their rho is never above (less room for rounding)
     ell = -math.log(delta)
-    low = (epsilon_ / (math.sqrt(ell + epsilon_) + math.sqrt(ell))) ** 2
+    low = (1 - 1e-13) * (epsilon_ / (math.sqrt(ell + epsilon_) + math.sqrt(ell))) ** 2
     if low < 1e-300:
         low = 1e-300 if epsilon(1e-300, delta) <= epsilon_ else 0.0
         if low == 0.0:

@@ -283,7 +283,10 @@ class Allocation:
         """Make the shares exact and check that they are whole."""
         for what, given in (("level", self.level), ("query", self.query)):
             if not isinstance(given, Mapping):
-                msg = f"{what} shares must be named, as in {{'block': '1/2', 'tract': '1/2'}}, got {type(given).__name__}: a list has no names"
+                msg = (
+                    f"{what} shares must be named, as in {{'block': '1/2', 'tract': '1/2'}}, got "
+                    f"{type(given).__name__}: a list has no names"
+                )
                 raise BudgetError(msg, given)
         level = _shares(self.level, "levels")
         if set(self.query) != set(level):
@@ -304,7 +307,8 @@ class Allocation:
         there = cls.names()
         if name.lower() not in there:
             near = difflib.get_close_matches(name.lower(), there, n=1)
-            msg = f"there is no allocation called {name!r}{f' (did you mean {near[0]}?)' if near else ''}: there are {', '.join(there)}"
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            msg = f"there is no allocation called {name!r}{hint}: there are {', '.join(there)}"
             raise BudgetError(msg, name)
         data = tomllib.loads(
             files("adversary").joinpath(f"data/{name.lower()}.toml").read_text(encoding="utf-8")
@@ -386,6 +390,7 @@ def _shares(given: Any, what: str) -> dict[str, Fraction]:
             raise BudgetError(msg, share)
         shares[name] = exact
     if sum(shares.values()) != 1:
-        msg = f"shares of {what} must sum to 1, got {sum(shares.values())} from {', '.join(f'{k}: {v}' for k, v in shares.items())}"
+        listed = ", ".join(f"{k}: {v}" for k, v in shares.items())
+        msg = f"shares of {what} must sum to 1, got {sum(shares.values())} from {listed}"
         raise BudgetError(msg, given)
     return shares

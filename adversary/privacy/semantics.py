@@ -3,8 +3,8 @@
 What it is not: the risk of one release or one adversary, which is smaller (see :mod:`adversary.risk`).
 
 Held to account by ``tests/privacy/test_semantics.py`` and ``adversary_two_blocks`` of the spines' reference. Sources: Kazan &
-Reiter (arXiv 2204.04253), sec. 4.1, by our own derivation (E0[L] = 1, E1[L] = E0[L^2] = exp(2 rho) for the likelihood ratio L, and
-Jensen); Bun & Steinke (2016); Dong, Roth & Su (2022) for the Gaussian trade-off.
+Reiter (arXiv 2204.04253), sec. 4.1, by our own derivation (E0[L] = 1, E1[L] = E0[L^2] = exp(2 rho) for the likelihood ratio L,
+and Jensen); Bun & Steinke (2016); Dong, Roth & Su (2022) for the Gaussian trade-off.
 """
 
 from __future__ import annotations
