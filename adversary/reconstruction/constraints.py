@@ -166,7 +166,8 @@ class Constraints:
 
     def take(self, rows: ArrayLike) -> Constraints:
         """Keep some rows (indices or a mask)."""
-        at = np.arange(len(self))[np.asarray(rows)]
+        chosen = np.asarray(rows)
+        at = np.arange(len(self))[chosen if chosen.size else chosen.astype(np.intp)]
         table, cell = tuple(self.table[i] for i in at), tuple(self.cell[i] for i in at)
         return replace(
             self, matrix=self.matrix[at], low=self.low[at], high=self.high[at], table=table, cell=cell

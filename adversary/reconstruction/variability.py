@@ -203,11 +203,12 @@ def solution_variability(
     farthest = known if outcome.values is None else block.expand(outcome.values)
     value = distance(configurations, farthest, known, cell, counted)
     households = int(known[counted].sum())
-    bound = int(block.constraints.propagation.greatest[counted].sum()) + households
+    fixed = _fixed(block, counted)
+    others = households if fixed else _most(block.live.program, counted[block.live.columns])
+    bound = households + others
     if outcome.bound is not None:
         bound = min(bound, constant - outcome.bound)
     status = Status.OPTIMAL if value == bound else Status.FEASIBLE
-    fixed = _fixed(block, counted)
     return Variability(status, value, bound, households, fixed, known, farthest, time.perf_counter() - start)
 
 
