@@ -33,7 +33,9 @@ class LeafPrior:
     parameter
         Mean (Poisson) or ratio (geometric).
     table
-        Log weights of 0, 1, ... (tabulated); none beyond.
+        Log weights of ``first``, ``first + 1``, ... (tabulated); none beyond.
+    first
+        First count of the table.
 
     Examples
     --------
@@ -44,6 +46,7 @@ class LeafPrior:
     name: str
     parameter: float = math.nan
     table: NDArray[np.float64] | None = field(default=None, repr=False)
+    first: int = 0
 
     @classmethod
     def flat(cls) -> LeafPrior:
@@ -81,6 +84,11 @@ class LeafPrior:
         with np.errstate(divide="ignore"):
             return cls("tabulated", table=np.log(weights / weights.sum()))
 
+    @classmethod
+    def pair(cls, known: int) -> LeafPrior:
+        """Prior of a target's own leaf: ``known`` or ``known + 1`` persons, alike."""
+        return cls("tabulated", table=np.log([0.5, 0.5]), first=int(known))
+
     @property
     def log_concave(self) -> bool:
         """Whether the bound on what windows leave out is proven for it."""
@@ -94,8 +102,9 @@ class LeafPrior:
         """Log weight of counts, ``-inf`` where impossible."""
         n = np.asarray(count)
         if self.table is not None:
-            inside = (n >= 0) & (n < self.table.size)
-            return np.where(inside, self.table[np.where(inside, n, 0)], -np.inf)
+            place = n - self.first
+            inside = (place >= 0) & (place < self.table.size)
+            return np.where(inside, self.table[np.where(inside, place, 0)], -np.inf)
         out = np.zeros(n.shape)
         if self.name == "poisson":
             size = int(np.max(n, initial=0)) + 1
@@ -108,7 +117,7 @@ class LeafPrior:
     def reach(self, depth: float) -> float:
         """Count beyond which the prior's weight is below ``exp(-depth)``: infinite if flat."""
         if self.table is not None:
-            return float(self.table.size - 1)
+            return float(self.first + self.table.size - 1)
         if self.name == "poisson":
             return math.ceil(self.parameter + math.sqrt(2.0 * depth * self.parameter) + depth)
         if self.name == "geometric":

@@ -14,12 +14,14 @@ Held to account by tests/samplers/test_tree.py and the ids ``chain_`` of kazan_r
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from adversary.errors import ModelError
+from adversary.samplers.leaf_prior import LeafPrior
 from adversary.samplers.tree import solve_tree
 
 if TYPE_CHECKING:
@@ -92,9 +94,18 @@ def path_log_odds(
     0.013151495
     """
     parent, count, noise = _tree_of(noisy, sigma2, rest, rest_sigma2)
-    # the ratio is free of the block's own prior, so a flat one does for the window
-    solved = solve_tree(parent, count, noise, known=[-1] * len(rest) + [known])
-    return log_odds + float(solved.log_likelihood_ratio[-1])
+    # the block's count is held to known and known + 1, its own noisy count is used in closed form
+    noise[-1] = math.inf
+    solved = solve_tree(
+        parent,
+        count,
+        noise,
+        [LeafPrior.flat(), LeafPrior.pair(known)],
+        prior_of=[0] * len(rest) + [1],
+        known=[-1] * len(rest) + [known],
+    )
+    own = (2.0 * (int(noisy[0]) - known) - 1.0) / (2.0 * float(sigma2[0]))
+    return log_odds + own + float(solved.log_likelihood_ratio[-1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ spines.json, the ids ``tree_ t8_ s4_`` of kazan_reiter.json.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ import numpy as np
 
 from adversary.errors import ModelError, SamplingError, UnsupportedModelError
 from adversary.samplers._messages import Pool, chunks
+from adversary.samplers._tree_problem import TreeProblem
 from adversary.samplers.leaf_prior import LeafPrior
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ __all__ = ["LeafPrior", "TreePosterior", "solve_tree"]
 
 _DEPTHS = (55.0, 140.0, 320.0, 640.0)  # -log of the cut: 1e-24 first
 _ATTEMPTS = 4
+_FEW_ALONE = 8  # leaves far from their known persons are solved one by one if no more than these ..
+_MOST_ALONE = 256  # .. or these, when no deeper cut is left
 _WIDEST = 200_000
 
 
@@ -146,94 +150,68 @@ def solve_tree(
     >>> solved.mean.round(4).tolist()
     [2.8645, 1.4323, 1.4323]
     """
-    problem = _Problem.checked(parent, noisy, sigma2, prior, prior_of, known)
+    problem = TreeProblem.checked(parent, noisy, sigma2, prior, prior_of, known)
+    sweep, bound, unsafe = _settled(problem, tolerance, alone=False)
+    answer = sweep.answer(bound)
+    for k in unsafe:
+        answer.log_likelihood_ratio[k] = _solved_alone(problem, int(k), tolerance)
+        answer.log_ratio[k] = answer.log_likelihood_ratio[k] + problem.prior_gain()[k]
+    return answer
+
+
+def _settled(problem: TreeProblem, tolerance: float, *, alone: bool) -> tuple[_Sweep, float, Ints]:
+    """Sweep with deeper and deeper cuts until the bound holds and few log ratios hang on what was cut."""
     for depth in _DEPTHS:
         depths = np.full(2 * problem.parent.size + 2, depth)
         for _ in range(_ATTEMPTS):
             sweep = _Sweep(problem, depths)
             bounds = sweep.run()
-            if bounds is None or not sweep.known_is_safe():
+            if bounds is None:
                 break
             if bounds.sum() <= tolerance:
-                return sweep.answer(float(bounds.sum()))
+                unsafe = sweep.unsafe()
+                if unsafe.size <= (0 if alone else _FEW_ALONE if depth < _DEPTHS[-1] else _MOST_ALONE):
+                    return sweep, float(bounds.sum()), unsafe
+                break
             # cut deeper only where it is felt: usually a few messages near the root
             depths = depths * np.where(bounds > 1e-3 * tolerance / bounds.size, 2.0, 1.0)
     msg = (
-        "the release contradicts itself by more than 35 standard deviations: "
-        "check the counts and the exact totals"
+        "the release contradicts itself, or the known persons the release, by more than 35 standard deviations: "
+        "check the counts and exact totals, and give known = -1 for leaves that are no targets"
     )
-    raise SamplingError(msg, noisy)
+    raise SamplingError(msg, problem.noisy)
 
 
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    parent: Ints
-    noisy: Ints
-    sigma2: Floats
-    depth: Ints
-    leaf: Ints
-    children: Ints  # all nodes but the root, by parent
-    priors: tuple[LeafPrior, ...]
-    prior_of: Ints
-    known: Ints | None
-    cap: Floats  # exact totals above a node bound its count
+def _solved_alone(problem: TreeProblem, k: int, tolerance: float) -> float:
+    """Log likelihood ratio of one leaf from everything but itself: its count is held to known and known + 1.
 
-    @classmethod
-    def checked(
-        cls,
-        parent: ArrayLike,
-        noisy: ArrayLike,
-        sigma2: ArrayLike,
-        prior: LeafPrior | Sequence[LeafPrior] | None,
-        prior_of: ArrayLike | None,
-        known: ArrayLike | None,
-    ) -> _Problem:
-        up = np.asarray(parent, dtype=np.int64)
-        if (
-            up.ndim != 1
-            or up.size == 0
-            or up[0] != -1
-            or np.any((up[1:] < 0) | (up[1:] >= np.arange(1, up.size)))
-        ):
-            msg = f"parents must precede their children and node 0 be the root with parent -1, got {up}"
-            raise ModelError(msg, parent)
-        s2 = np.broadcast_to(np.asarray(sigma2, dtype=np.float64), up.shape)
-        if np.any(np.isnan(s2) | (s2 < 0)):
-            msg = "sigma2 must not be negative or NaN: write 0 for an exact count, inf for one not measured"
-            raise ModelError(msg, sigma2)
-        given = np.asarray(noisy)
-        if given.shape != up.shape or np.any(given[np.isfinite(s2)] != np.floor(given[np.isfinite(s2)])):
-            msg = f"noisy counts must be whole numbers, one for each of {up.size} nodes"
-            raise ModelError(msg, noisy)
-        counts = np.where(np.isfinite(s2), given, 0).astype(np.int64)
-        leaf = np.setdiff1d(np.arange(up.size), up)
-        priors = (prior or LeafPrior.flat(),) if isinstance(prior, LeafPrior | None) else tuple(prior)
-        which = (
-            np.zeros(leaf.size, dtype=np.int64) if prior_of is None else np.asarray(prior_of, dtype=np.int64)
-        )
-        others = None if known is None else np.broadcast_to(np.asarray(known, dtype=np.int64), leaf.shape)
-        if which.shape != leaf.shape or np.any((which < 0) | (which >= len(priors))):
-            msg = f"prior_of must name one of {len(priors)} priors for each of {leaf.size} leaves"
-            raise ModelError(msg, prior_of)
-        depth = np.zeros(up.size, dtype=np.int64)
-        cap = np.full(up.size, np.inf)
-        for node in range(up.size):
-            above = up[node]
-            if above >= 0:
-                depth[node], cap[node] = depth[above] + 1, cap[above]
-            if s2[node] == 0:
-                cap[node] = min(cap[node], counts[node])
-        if np.any(cap < 0) or (others is not None and np.any(others < -1)):
-            msg = "exact and known counts must not be negative"
-            raise ModelError(msg, (noisy, known))
-        children = 1 + np.argsort(up[1:], kind="stable")
-        return cls(up, counts, s2, depth, leaf, children, priors, which, others, cap)
+    Where a leaf's own count all but excludes the known persons, the windows of the sums above it do too, and
+    the ratio would be read off from what they cut.
+    """
+    assert problem.known is not None
+    leaf, known = problem.leaf[k], int(problem.known[k])
+    sigma2 = problem.sigma2.copy()
+    sigma2[leaf] = np.inf
+    which = problem.prior_of.copy()
+    which[k] = len(problem.priors)
+    others = np.full(problem.leaf.size, -1)
+    others[k] = known
+    held = dataclasses.replace(
+        problem,
+        sigma2=sigma2,
+        priors=(*problem.priors, LeafPrior.pair(known)),
+        prior_of=which,
+        known=others,
+    )
+    sweep, bound, _ = _settled(held, tolerance, alone=True)
+    own = (2.0 * (int(problem.noisy[leaf]) - known) - 1.0) / (2.0 * float(problem.sigma2[leaf]))
+    return float(sweep.answer(bound).log_likelihood_ratio[k]) + own
 
 
 class _Sweep:
     """One pass up and one down with windows cut at ``exp(-depth)``, a depth for each message."""
 
-    def __init__(self, problem: _Problem, depth: Floats) -> None:
+    def __init__(self, problem: TreeProblem, depth: Floats) -> None:
         self.problem = problem
         self.pool = Pool(depth.size, depth)
         self.leaf_depth = self.pool.depth[: problem.leaf.size]
@@ -265,12 +243,13 @@ class _Sweep:
         measured = np.isfinite(s2)
         width = np.sqrt(2.0 * np.where(measured, s2, 0.0) * self.leaf_depth)
         high = np.where(measured, centre + np.sqrt(np.minimum(centre, 0.0) ** 2 + width**2), np.inf)
-        low = np.where(is_flat & measured, np.maximum(centre - width, 0.0), 0.0)
+        start = np.array([prior.first for prior in p.priors])[p.prior_of]
+        low = np.where(is_flat & measured, np.maximum(centre - width, 0.0), start)
         high = np.where(
             is_flat, np.minimum(high, self._soft_cap()), np.where(measured, np.maximum(high, proper), proper)
         )
         table_end = np.array(
-            [math.inf if prior.table is None else prior.table.size - 1.0 for prior in p.priors]
+            [math.inf if prior.table is None else prior.first + prior.table.size - 1.0 for prior in p.priors]
         )
         natural = np.minimum(cap, table_end[p.prior_of])
         ended = natural <= high
@@ -331,7 +310,8 @@ class _Sweep:
                 raise ModelError(msg, bad)
             first = np.zeros(part.size, dtype=np.int64)
             self.pool.put_exactly(names[part], np.exp(exponent - top), low[part], first, width[part] - 1)
-        self.pool.cut_low[names] = (low > 0) & (p.sigma2[p.leaf] > 0)
+        start = np.array([prior.first for prior in p.priors])[p.prior_of]
+        self.pool.cut_low[names] = (low > start) & (p.sigma2[p.leaf] > 0)
         self.pool.cut_high[names] = ~ended
 
     def _log_likelihood(self, node: Ints, count: Ints) -> Floats:
@@ -409,28 +389,32 @@ class _Sweep:
                 pool.divide(left, right, whole)
 
     # -------------------------------------------------------------- answer
-    def _outside_at_known(self) -> tuple[Floats, Floats]:
+    def _at_known(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Weights from below, and from outside, of known and of known + 1; zero beyond a window."""
         p, pool = self.problem, self.pool
         name = self.name[p.leaf]
-        at = np.asarray(p.known) - pool.low[name]
-        # beyond an exact total the count is impossible: weight 0
-        values = []
-        for shift in (0, 1):
-            place = at + shift
-            inside = (place >= 0) & (place < pool.width[name])
-            values.append(np.where(inside, pool.outside[pool.offset[name] + np.where(inside, place, 0)], 0.0))
-        return values[0], values[1]
+        found = []
+        for store in (pool.value, pool.outside):
+            for shift in (0, 1):
+                place = np.asarray(p.known) + shift - pool.low[name]
+                inside = (place >= 0) & (place < pool.width[name])
+                found.append(np.where(inside, store[pool.offset[name] + np.where(inside, place, 0)], 0.0))
+        return (found[0], found[1]), (found[2], found[3])
 
-    def known_is_safe(self) -> bool:
-        """Whether the log ratios are free of what the windows cut: their weights must tower above it."""
-        if self.problem.known is None:
-            return True
+    def unsafe(self) -> Ints:
+        """Leaves whose log ratio may hang on what was cut: known persons of a posterior not far above the cut."""
+        p, pool = self.problem, self.pool
+        if p.known is None:
+            return np.zeros(0, dtype=np.int64)
+        name = self.name[p.leaf]
+        total = np.empty(name.size)
+        for part in chunks(pool.width[name]):
+            names = name[part]
+            total[part] = (pool.padded(pool.value, names) * pool.padded(pool.outside, names)).sum(axis=1)
+        wanted = (p.known >= 0) & (p.known + 1 <= p.cap[p.leaf]) & (p.sigma2[p.leaf] > 0)
+        absent, present = (below * above for below, above in zip(*self._at_known(), strict=True))
         floor = math.exp(32.0 - float(self.leaf_depth.min()))
-        known = self.problem.known
-        possible = (known >= 0) & (known + 1 <= self.problem.cap[self.problem.leaf])
-        measured = self.problem.sigma2[self.problem.leaf] > 0
-        both = np.minimum(*self._outside_at_known())
-        return bool(np.all(both[possible & measured] > floor))
+        return np.flatnonzero(wanted & ~(np.minimum(absent, present) > floor * total))
 
     def answer(self, bound: float) -> TreePosterior:
         p, pool = self.problem, self.pool
@@ -446,17 +430,14 @@ class _Sweep:
         likelihood_ratio = np.full(p.leaf.size, np.nan)
         ratio = likelihood_ratio.copy()
         if p.known is not None:
-            absent, present = self._outside_at_known()
+            absent, present = self._at_known()[1]
             s2 = p.sigma2[p.leaf]
             with np.errstate(divide="ignore", invalid="ignore"):
                 own = np.where(np.isinf(s2), 0.0, (2.0 * (p.noisy[p.leaf] - p.known) - 1.0) / (2.0 * s2))
                 likelihood_ratio = np.log(present) - np.log(absent) + own
             likelihood_ratio[p.known < 0] = np.nan
-            ratio = likelihood_ratio.copy()
-            for k, prior in enumerate(p.priors):
-                mine = p.prior_of == k
-                with np.errstate(invalid="ignore"):
-                    ratio[mine] += prior.log_weight(p.known[mine] + 1) - prior.log_weight(p.known[mine])
+            with np.errstate(invalid="ignore"):
+                ratio = likelihood_ratio + p.prior_gain()
         cut = math.exp(-float(self.leaf_depth.min()))
         proven = all(prior.log_concave for prior in p.priors)
         return TreePosterior(p.leaf, mean, sd, likelihood_ratio, ratio, bound, proven, cut, pool, self.name)

@@ -74,6 +74,32 @@ def test_every_posterior_of_a_small_tree_equals_enumeration(sigma2, priors):
     assert solved.bound_proven is (TABLE not in priors)
 
 
+@pytest.mark.parametrize(
+    ("parent", "noisy", "sigma2", "priors"),
+    [
+        ([-1, 0, 0], [7, 6, 2], [2.0, 0.05, 0.5], [POISSON, GEOMETRIC]),
+        ([-1, 0, 0, 0], [2, 3, 4, 6], [0.5, 1.0, 0.3, 0.05], [POISSON, FLAT, GEOMETRIC]),
+        ([-1, 0, 0], [3, 7, -3], [math.inf, 0.05, 2.0], [FLAT, FLAT]),
+    ],
+)
+def test_a_count_that_all_but_excludes_the_known_persons_still_gives_their_ratio(
+    parent, noisy, sigma2, priors
+):
+    """Log ratios of 100 and more: the windows cut by the leaf's own sharp count must not cut them."""
+    solved = solve_tree(parent, noisy, sigma2, priors, prior_of=range(len(priors)), known=0)
+    reach = 40
+    leaves = len(priors)
+    first = len(parent) - leaves
+    grid = np.meshgrid(*[np.arange(reach + 1)] * leaves, indexing="ij")
+    log_weight = sum(p.log_weight(g) for p, g in zip(priors, grid, strict=True))
+    for node, count in [(0, sum(grid)), *((first + k, g) for k, g in enumerate(grid))]:
+        if math.isfinite(sigma2[node]):
+            log_weight = log_weight - (noisy[node] - count) ** 2 / (2 * sigma2[node])
+    for k in range(leaves):
+        rows = np.logaddexp.reduce(np.moveaxis(log_weight, k, 0).reshape(reach + 1, -1), axis=1)
+        assert solved.log_ratio[k] == pytest.approx(rows[1] - rows[0], rel=1e-11, abs=1e-11)
+
+
 def test_the_likelihood_ratio_leaves_the_targets_own_prior_aside():
     noisy, sigma2 = [4, 2, 1, 1, 2, 0, 1], [0.5] * 7
     ratios = [
@@ -185,6 +211,13 @@ def test_paths_equal_a_dense_recursion_alone_and_with_shared_messages(seed):
     )
     assert blocks[0] == pytest.approx(wanted + 0.5, abs=1e-10)
     assert blocks[1] - blocks[0] == pytest.approx(1 / sigma2[0])
+
+
+def test_a_large_number_of_known_persons_costs_nothing():
+    known = 10**9
+    near = path_log_odds([2, 1], [5.0, 2.0], [-1], [135.0])
+    far = path_log_odds([known + 2, known + 1], [5.0, 2.0], [-1], [135.0], known=known)
+    assert far == pytest.approx(near, abs=1e-12)
 
 
 def test_a_block_that_contradicts_the_shared_message_is_solved_alone():
