@@ -194,6 +194,8 @@ class UpperMessage:
         sure = np.ones(rest.size, dtype=bool)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log_weight = np.log(self.weight)
+            # the message itself is off by what its own windows cut, 1e-24 of its peak: it counts where the message is small
+            blur = 1e-21 * np.minimum(np.exp(log_weight.max() - log_weight), 1e300)
             for shift in (0, 1):
                 elsewhere = self.support[None, :] - (known + shift)[:, None]
                 gap = (rest[:, None] - elsewhere).astype(np.float64)
@@ -202,6 +204,7 @@ class UpperMessage:
                 share = np.exp(term - top)
                 total = share.sum(axis=1)
                 sums.append(top[:, 0] + np.log(total))
+                sure &= share @ blur <= 1e-13 * total
                 for edge, inner, natural in ((-1, -2, False), (0, 1, self.support[0] == 0)):
                     e, i = share[:, edge], share[:, min(inner, share.shape[1] - 1)]
                     # beyond the edge lies at most e r / (1 - r), r = e / i

@@ -213,6 +213,17 @@ def test_paths_equal_a_dense_recursion_alone_and_with_shared_messages(seed):
     assert blocks[1] - blocks[0] == pytest.approx(1 / sigma2[0])
 
 
+def test_blocks_at_every_distance_from_the_shared_message_equal_a_dense_recursion():
+    noisy, sigma2, rest, rest_sigma2 = [4, 9], [1.0, 2.0], [5], [6.0]
+    message = UpperMessage(noisy, sigma2, rest, rest_sigma2)
+    others = np.arange(-12, 40, 3)
+    got = message.block_log_odds(1, others, 2.0, 4.0)
+    wanted = [
+        _path_brute([1, *noisy], [2.0, *sigma2], [int(y), *rest], [4.0, *rest_sigma2], 0) for y in others
+    ]
+    np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-11)
+
+
 def test_a_large_number_of_known_persons_costs_nothing():
     known = 10**9
     near = path_log_odds([2, 1], [5.0, 2.0], [-1], [135.0])
