@@ -150,6 +150,15 @@ def measured(measurement: Any, true_value: Any) -> Any:
     return _observe(measurement._measurement, true_value, building)
 
 
+def _as_data(_: str, value: Any) -> Any:
+    """Hand a published value to PyMC as float64, which holds every count to 2^53.
+
+    PyMC casts observed integers to int32 (2^31 + 5 becomes -2147483643, silently); floats it keeps, and casts them to the
+    int64 of the distribution.
+    """
+    return value.astype(np.float64)
+
+
 def noise_kind(m: Measurement) -> str:
     """Say how the noise of a measurement is declared.
 
@@ -173,7 +182,7 @@ def _observe(m: Measurement, true_value: Any, building: _Building) -> Any:
 
     from adversary.distributions import DiscreteGaussian, DiscreteGaussianSum
 
-    hold = building.hold or (lambda _, value: value)
+    hold = building.hold or _as_data
     mu = pt.as_tensor_variable(as_number(true_value))
     if mu.dtype.startswith("float"):
         msg = f"the true value of {m.name!r} is not a whole number ({mu.dtype}): counts are sums of integer unknowns"

@@ -393,7 +393,7 @@ class Release(Mapping[str, Measurement]):
         out: dict[str, Any] = {"convention": self.convention} if self.convention else {}
         out["measurements"] = {m.name: m.as_dict() for m in self.values()}
         for name in self.not_measured:
-            out["measurements"][name] = {"rho": "0"}
+            out["measurements"][name] = {"sigma2": "inf"}
         return json.dumps(out, indent=1)
 
     @classmethod
@@ -457,7 +457,7 @@ class Release(Mapping[str, Measurement]):
                 [m.name, m.value, rho, "" if rho else repr(m.sigma2), m.groups, self.convention or ""]
             )
         for name in self.not_measured:
-            writer.writerow([name, "", "0", "", 1, self.convention or ""])
+            writer.writerow([name, "", "", "inf", 1, self.convention or ""])
         return out.getvalue()
 
     @classmethod
