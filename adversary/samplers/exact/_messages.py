@@ -24,7 +24,7 @@ def contradiction(solver: Any, nodes: list[int]) -> ModelError:
         if term.kind == "observed" and touches:
             node = next(iter(touches))
             low, high = _plain(solver.low[node]), _plain(solver.high[node])
-            data = _observed(structure, problem, term.name)
+            data = _observed(problem, term.name)
             offset = _offset(solver, factor, node)
             if data is not None and offset is not None:
                 low, high = _plain(solver.low[node] + offset), _plain(solver.high[node] + offset)
@@ -49,7 +49,7 @@ def _plain(value: float) -> str:
     return f"{value:.0f}" if np.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
-def _observed(structure: Any, problem: Any, name: str) -> int | None:
+def _observed(problem: Any, name: str) -> int | None:
     value = problem.tables.observed(name)
     if value is None or value.size != 1:
         return None
@@ -61,7 +61,7 @@ def _offset(solver: Any, factor: Any, node: int) -> int | None:
     structure = solver.problem.structure
     group = structure.groups[factor.group]
     name = structure.terms[group.term].name
-    data = _observed(structure, solver.problem, name)
+    data = _observed(solver.problem, name)
     if data is None:
         return None
     hints = solver.problem.tables.hint_of(solver.base, group.term, node)

@@ -117,7 +117,7 @@ def _set_subtensor(reader: Any, node: Any) -> Any:
     return out
 
 
-def _shape(reader: Any, node: Any) -> Any:
+def _shape(_reader: Any, node: Any) -> Any:
     """Shapes depend on no unknown."""
     return np.full(node.outputs[0].type.shape, None, dtype=object)
 

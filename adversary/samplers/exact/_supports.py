@@ -25,17 +25,17 @@ def _number(x: int) -> Any:
 
 
 _RULES: dict[str, Callable[[Any], Bounds]] = {
-    "bernoulli": lambda p: (_number(0), _number(1)),
+    "bernoulli": lambda _: (_number(0), _number(1)),
     "categorical": lambda p: (_number(0), p[0].shape[-1] - 1),
     "discrete_uniform": lambda p: (p[0], p[1]),
     "binomial": lambda p: (_number(0), p[0]),
     "beta_binomial": lambda p: (_number(0), p[0]),
     "hypergeometric": lambda p: (_number(0), p[2]),
-    "poisson": lambda p: (_number(0), None),
-    "nbinom": lambda p: (_number(0), None),
-    "negative_binomial": lambda p: (_number(0), None),
-    "geometric": lambda p: (_number(1), None),
-    "discrete_weibull": lambda p: (_number(0), None),
+    "poisson": lambda _: (_number(0), None),
+    "nbinom": lambda _: (_number(0), None),
+    "negative_binomial": lambda _: (_number(0), None),
+    "geometric": lambda _: (_number(1), None),
+    "discrete_weibull": lambda _: (_number(0), None),
     "flat_count": lambda p: (p[0], None),
 }
 

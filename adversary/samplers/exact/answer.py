@@ -10,13 +10,15 @@ Held to account by ``tests/samplers/exact``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from adversary.errors import ModelError, UnsupportedModelError
-from adversary.samplers.exact.eliminate import Domain, Elimination, plan
-from adversary.samplers.exact.linear import Linear, primitive
+from adversary.samplers.exact.eliminate import Elimination
+from adversary.samplers.exact.forms import Linear, primitive
+from adversary.samplers.exact.plan import Domain, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -187,7 +189,7 @@ class ExactAnswer:
         if name == self.target:
             if structure.target_linear is not None:
                 return structure.target_linear, int(self._base.outputs[structure.target_output].ravel()[0])
-            return Linear(((structure.nodes[structure.target].form[0][0], primitive_one()),)), 0
+            return Linear(((structure.nodes[structure.target].form[0][0], Fraction(1)),)), 0
         if name in structure.shapes:
             entries = np.array(
                 [i for i, (owner, _) in enumerate(structure.scalars) if owner == name], dtype=object
@@ -195,7 +197,7 @@ class ExactAnswer:
             value = entries[where]
             if isinstance(value, np.ndarray):
                 raise self._needs_index(name, entries.shape)
-            return Linear(((int(value), primitive_one()),)), 0
+            return Linear(((int(value), Fraction(1)),)), 0
         if name in structure.deterministic:
             entries, output = structure.deterministic[name]
             entry = entries[where]
@@ -249,13 +251,6 @@ class ExactAnswer:
                 out[name] = value
         out.update(self._evaluate(out))
         return out
-
-
-def primitive_one() -> Any:
-    """Return the coefficient one."""
-    from fractions import Fraction
-
-    return Fraction(1)
 
 
 def _sum_draws(entries: Any, constant: Any, scalars: dict[int, Any], n: int) -> NDArray[np.int64] | None:

@@ -27,10 +27,11 @@ from pytensor.graph.traversal import ancestors
 from adversary.errors import ModelError
 from adversary.samplers.exact.answer import ExactAnswer, Pmf, normalised
 from adversary.samplers.exact.factors import FactorTables
-from adversary.samplers.exact.linear import primitive, python_mode
+from adversary.samplers.exact.forms import primitive
+from adversary.samplers.exact.linear import python_mode
 from adversary.samplers.exact.problem import Problem
+from adversary.samplers.exact.reading import read_model
 from adversary.samplers.exact.solution import Part, Solver
-from adversary.samplers.exact.structure import read_model
 from adversary.samplers.exact.windows import SMALL
 
 if TYPE_CHECKING:

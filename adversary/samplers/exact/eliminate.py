@@ -1,196 +1,35 @@
 """Summing out: bucket elimination in log space over integer nodes, with sums of two nodes done as convolutions.
 
-What it is: :func:`plan` orders the elimination once for a structure; :class:`Elimination` carries it out on tables and
-keeps what the backward pass (:meth:`Elimination.beliefs`) and the backward sampling (:meth:`Elimination.draw`) need.
-What it is not: it does not know PyMC, and it chooses no windows, but it narrows nodes that carry no factor of their own
-(partial sums) to where their message is within ``crop`` of its maximum, and reports every such edge.
+What it is: :class:`Elimination` carries a plan out on tables and keeps what the backward pass
+(:meth:`Elimination.beliefs`) and the backward sampling (:meth:`Elimination.draw`) need. What it is not: it
+does not know PyMC, and it chooses no windows, but it narrows nodes that carry no factor of their own (partial
+sums) to where their message is within ``crop`` of its maximum, and reports every such edge.
 
-Three kinds of step. *pair*: two nodes that occur only in one constraint ``t = u + c v`` are summed out together by a
-direct convolution of positive numbers (never an FFT: its error is absolute and tails would be lost). *fixed*: a node
-that a constraint determines is substituted. *sum*: an ordinary bucket.
-
-Held to account by ``tests/samplers/exact/test_eliminate.py`` and all brute-force tests.
+Held to account by ``tests/samplers/exact/test_parts.py`` and all brute-force tests.
 Sources: Dechter, Bucket elimination (1999); spec/engines.md part II.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from adversary.errors import UnsupportedModelError
+from adversary.samplers.exact.convolve import MAX_CELLS, log_convolve, log_convolve_padded, log_sum
+from adversary.samplers.exact.plan import Constraint, Domain, Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Domain", "Elimination", "Step", "log_convolve", "plan"]
+__all__ = ["Elimination"]
 
 Array = Any
-_MAX_CELLS = 3e7
-_CHUNK = 2_000_000
 _NARROWABLE = 48  # shorter messages are not worth narrowing
-_LINEAR_SPAN = 640.0  # exp(-640) is still a normal float64: no digit of a product is lost
-
-Constraint = tuple[int, int, int, int]  # total, left, coefficient, right
 
 
-@dataclass(frozen=True)
-class Domain:
-    """The integers low .. low + size - 1; ``cut`` says whether an end is a window's edge and not a support's."""
-
-    low: int
-    size: int
-    cut: tuple[bool, bool] = (False, False)
-
-    @property
-    def high(self) -> int:
-        """Largest integer."""
-        return self.low + self.size - 1
-
-
-@dataclass(frozen=True)
-class Step:
-    """One elimination step; see the module for the kinds."""
-
-    kind: str
-    nodes: tuple[int, ...]
-    others: tuple[int, ...]
-    constraints: tuple[Constraint, ...] = ()
-
-
-# ---------------------------------------------------------------------- planning
-def plan(
-    nodes: Sequence[int],
-    scopes: Sequence[tuple[int, ...]],
-    constraints: Sequence[Constraint],
-    keep: Sequence[int],
-    sizes: dict[int, float],
-) -> list[Step]:
-    """Order the elimination of ``nodes`` except ``keep``: convolutions first, then the smallest bucket."""
-    alive = dict.fromkeys(nodes)
-    multi: dict[int, tuple[int, ...]] = {n: s for n, s in enumerate(scopes) if len(s) > 1}
-    number = len(scopes)
-    open_constraints = dict.fromkeys(constraints)
-    kept = set(keep)
-    steps: list[Step] = []
-    while any(n not in kept for n in alive):
-        pair = _find_pair(open_constraints, multi, kept)
-        if pair is not None:
-            constraint, p, q, r = pair
-            steps.append(Step("pair", (p, q), (r,), (constraint,)))
-            del open_constraints[constraint], alive[p], alive[q]
-            continue
-        x = min(
-            (n for n in alive if n not in kept), key=lambda n: (_cost(n, multi, open_constraints, sizes), n)
-        )
-        mine = tuple(c for c in open_constraints if x in (c[0], c[1], c[3]))
-        around = [s for s in multi.values() if x in s] + [(c[0], c[1], c[3]) for c in mine]
-        others = tuple(sorted({n for s in around for n in s} - {x}))
-        steps.append(Step("fixed" if mine else "sum", (x,), others, mine))
-        for c in mine:
-            del open_constraints[c]
-        multi = {n: s for n, s in multi.items() if x not in s}
-        if len(others) > 1:
-            multi[number] = others
-            number += 1
-        del alive[x]
-    return steps
-
-
-def _find_pair(
-    constraints: dict[Constraint, None], multi: dict[int, tuple[int, ...]], keep: set[int]
-) -> tuple[Constraint, int, int, int] | None:
-    busy = {n for s in multi.values() for n in s}
-    count: dict[int, int] = {}
-    for c in constraints:
-        for n in (c[0], c[1], c[3]):
-            count[n] = count.get(n, 0) + 1
-    for c in constraints:
-        ends = (c[0], c[1], c[3])
-        if abs(c[2]) != 1 or len(set(ends)) < 3:
-            continue
-        free = [n for n in ends if n not in busy and n not in keep and count[n] == 1]
-        if len(free) == 3:
-            free = [n for n in free if n != c[0]]
-        if len(free) == 2:
-            [rest] = [n for n in ends if n not in free]
-            return c, free[0], free[1], rest
-    return None
-
-
-def _cost(
-    x: int, multi: dict[int, tuple[int, ...]], constraints: dict[Constraint, None], sizes: dict[int, float]
-) -> float:
-    others: set[int] = set()
-    fixed = 0
-    for s in multi.values():
-        if x in s:
-            others.update(s)
-    for c in constraints:
-        if x in (c[0], c[1], c[3]):
-            fixed += 1
-            others.update((c[0], c[1], c[3]))
-            if c[3] == x and abs(c[2]) != 1:
-                fixed += 1  # division: prefer another node
-    others.discard(x)
-    cells = float(np.prod([sizes[n] for n in others] or [1.0]))
-    return cells * (sizes[x] if not fixed else 1.0) * (1e6 if fixed > 1 else 1.0)
-
-
-# ---------------------------------------------------------------------- convolution
-def _span(a: Array) -> float:
-    finite = a[np.isfinite(a)]
-    return float(finite.max() - finite.min()) if finite.size else 0.0
-
-
-def log_convolve(a: Array, b: Array, start: int, size: int) -> Array:
-    """Return ``log sum_i exp(a[i] + b[k - i])`` for k = start .. start + size - 1, to full relative accuracy.
-
-    Examples
-    --------
-    >>> np.exp(log_convolve(np.log([1.0, 2.0]), np.log([3.0, 4.0]), 0, 3)).round(12).tolist()
-    [3.0, 10.0, 8.0]
-    """
-    if len(a) > len(b):
-        a, b = b, a
-    first, last = start - (len(a) - 1), start + size
-    padded = np.full(last - first, -np.inf)
-    low, high = max(first, 0), min(last, len(b))
-    if high > low:
-        padded[low - first : high - first] = b[low:high]
-    top_a, top_b = a.max(), padded.max()
-    if not (np.isfinite(top_a) and np.isfinite(top_b)):
-        return np.full(size, -np.inf)
-    if float(size) * len(a) > 100 * _MAX_CELLS:
-        msg = f"a sum of {len(a)} by {size} values is too large for the exact engine: give narrower priors"
-        raise UnsupportedModelError(msg, (len(a), size))
-    if _span(a) + _span(padded) < _LINEAR_SPAN:
-        with np.errstate(divide="ignore"):
-            return np.log(np.convolve(np.exp(padded - top_b), np.exp(a - top_a), "valid")) + (top_a + top_b)
-    return _log_convolve_wide(a, padded, size)
-
-
-def _log_convolve_wide(a: Array, padded: Array, size: int) -> Array:
-    windows = np.lib.stride_tricks.sliding_window_view(padded, len(a))[:, ::-1]
-    out = np.empty(size)
-    rows = max(1, _CHUNK // len(a))
-    for first in range(0, size, rows):
-        out[first : first + rows] = _log_sum(windows[first : first + rows] + a, axis=1)
-    return out
-
-
-def _log_sum(table: Array, axis: int) -> Array:
-    top = table.max(axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.log(np.exp(table - top).sum(axis=axis)) + top.squeeze(axis)
-
-
-# ---------------------------------------------------------------------- carrying it out
 class Elimination:
     """Carry out a plan on tables.
 
@@ -310,7 +149,7 @@ class Elimination:
 
     def _cells(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
         shape = tuple(self.domains[n].size for n in nodes)
-        if float(np.prod([float(s) for s in shape])) > _MAX_CELLS:
+        if float(np.prod([float(s) for s in shape])) > MAX_CELLS:
             msg = (
                 f"the exact engine would need a table of {' x '.join(map(str, shape))} cells: "
                 'give narrower priors, or use sampler="mcmc"'
@@ -347,7 +186,7 @@ class Elimination:
         table = np.zeros(self._cells(full))
         for scope, factor in self._take(x):
             table = table + _aligned(scope, factor, full)
-        message = _log_sum(table, axis=0)
+        message = log_sum(table, axis=0)
         self.record.append({"kind": "sum", "node": x, "others": others, "table": table, "message": message})
         self._emit(others, message)
 
@@ -383,8 +222,7 @@ class Elimination:
         for entry in reversed(self.record):
             if entry["kind"] == "pair":
                 self._believe_pair(entry, marginal)
-                for n in entry["nodes"]:
-                    clusters.append(((n,), marginal[n]))
+                clusters.extend(((n,), marginal[n]) for n in entry["nodes"])
                 continue
             x, others = entry["node"], entry["others"]
             outer = self._outer(others, clusters)
@@ -448,7 +286,7 @@ class Elimination:
         ):
             # sum over r of outside(r) other(r - mine): a convolution with the other reversed
             start = low_mine - (low_r - (low_other + len(other) - 1))
-            incoming = _log_convolve_padded(outside, other[::-1], start, len(mine))
+            incoming = log_convolve_padded(outside, other[::-1], start, len(mine))
             belief = np.exp(mine + incoming)
             marginal[node] = belief if entry["signs"][node] > 0 else belief[::-1]
 
@@ -459,8 +297,8 @@ class Elimination:
         if self.keep:
             weights = np.exp(self.table - self.table.max()).ravel()
             flat = _choose(np.cumsum(weights), rng.random(n))
-            for node, index in zip(self.keep, np.unravel_index(flat, self.table.shape), strict=True):
-                state[node] = self.domains[node].low + index.astype(np.int64)
+            for node, chosen in zip(self.keep, np.unravel_index(flat, self.table.shape), strict=True):
+                state[node] = self.domains[node].low + chosen.astype(np.int64)
         for entry in reversed(self.record):
             if entry["kind"] == "pair":
                 self._draw_pair(entry, state, rng.random(n))
@@ -491,16 +329,6 @@ class Elimination:
         second = state[entry["rest"]] - first
         state[p] = first * entry["signs"][p]
         state[q] = second * entry["signs"][q]
-
-
-def _log_convolve_padded(a: Array, b: Array, start: int, size: int) -> Array:
-    """:func:`log_convolve` for outputs that may lie outside the full range (there the sum is empty)."""
-    full = len(a) + len(b) - 1
-    out = np.full(size, -np.inf)
-    low, high = max(start, 0), min(start + size, full)
-    if high > low:
-        out[low - start : high - start] = log_convolve(a, b, low, high - low)
-    return out
 
 
 def _choose(cumulative: Array, u: Array) -> Array:

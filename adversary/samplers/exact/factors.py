@@ -23,7 +23,8 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, io_toposort
 
-from adversary.samplers.exact.linear import primitive, python_mode
+from adversary.samplers.exact.forms import primitive
+from adversary.samplers.exact.linear import python_mode
 from adversary.samplers.exact.runner import Runner
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class FactorTables:
 
     def _batched(self, zeros: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
         """Give every term its own row-wise copies of its cuts."""
-        inputs, outputs = [], []
+        inputs: list[Any] = []
+        outputs: list[Any] = []
         self._slots: list[list[int]] = []
         for term in self.structure.terms:
             replace = {}
@@ -194,9 +196,9 @@ class FactorTables:
         rows = [0] * len(structure.terms)
         start = []
         for g, columns in requests:
-            term = structure.groups[g].term
-            start.append(rows[term])
-            rows[term] += len(columns)
+            owner = structure.groups[g].term
+            start.append(rows[owner])
+            rows[owner] += len(columns)
         buffers: list[Array] = []
         for number, term in enumerate(structure.terms):
             for cut in term.cuts:
@@ -287,7 +289,7 @@ def _fills(group: Group, structure: Structure) -> dict[int, Fill]:
     out: dict[int, Fill] = {}
     for cut, items in by_cut.items():
         index, column, scale = _columns(items)
-        forms = [primitive(structure.reader.cuts[cut].entries[i])[0] for i in index]  # type: ignore[arg-type]
+        forms = [primitive(structure.reader.cuts[cut].entries[i])[0] for i in index]
         counted: Any = None
         if any(i in indicators for f in forms for i, _ in f):
             single = all(len(f) == 1 and f[0][0] in indicators for f in forms)

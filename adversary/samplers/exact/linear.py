@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import gcd, lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,46 +32,19 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 from adversary.errors import UnsupportedModelError
 from adversary.samplers.exact import _shapes
+from adversary.samplers.exact.forms import Entry, Linear, Opaque, add_up, combine, filled, inner, join, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Cut", "GraphReader", "Indicator", "Linear", "Opaque", "primitive", "python_mode"]
+__all__ = ["Cut", "GraphReader", "Indicator", "python_mode"]
 
-Form = tuple[tuple[int, int], ...]
 
 _COMPARE = (ps.LT, ps.LE, ps.GT, ps.GE)
 _EQUAL = (ps.EQ, ps.NEQ)
 _ROUND = (ps.Floor, ps.Ceil, ps.RoundHalfToEven, ps.RoundHalfAwayFromZero, ps.Trunc)
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """An entry equal to ``sum(coefficient * unknown)`` plus a constant that the graph itself knows."""
-
-    coefs: tuple[tuple[int, Fraction], ...]
-
-    @staticmethod
-    def of(coefs: dict[int, Fraction]) -> Linear | None:
-        """Drop zero coefficients; nothing left means a constant entry (None)."""
-        kept = tuple(sorted((i, c) for i, c in coefs.items() if c != 0))
-        return Linear(kept) if kept else None
-
-    def scaled(self, factor: Fraction) -> Linear | None:
-        """Multiply by a number."""
-        return Linear(tuple((i, c * factor) for i, c in self.coefs)) if factor else None
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """An entry that depends in any way on the entries ``refs`` = {(number of the cut, flat index)}."""
-
-    refs: frozenset[tuple[int, int]]
-
-
-Entry = Linear | Opaque | None
 
 
 @dataclass
@@ -96,28 +68,6 @@ class Indicator:
 def python_mode() -> Any:
     """Return PyTensor's mode without C or numba: one vectorised NumPy call a node, compiled in a fraction of a second."""
     return pytensor.compile.mode.Mode(linker="py", optimizer="fast_compile")
-
-
-def primitive(linear: Linear) -> tuple[Form, Fraction]:
-    """Split a linear form into a primitive integer form (first coefficient positive, gcd 1) and its scale.
-
-    Examples
-    --------
-    >>> primitive(Linear(((0, Fraction(-2)), (3, Fraction(4)))))
-    (((0, 1), (3, -2)), Fraction(-2, 1))
-    """
-    common = lcm(*(c.denominator for _, c in linear.coefs))
-    whole = [int(c * common) for _, c in linear.coefs]
-    unit = gcd(*whole) * (1 if whole[0] > 0 else -1)
-    return tuple((i, w // unit) for (i, _), w in zip(linear.coefs, whole, strict=True)), Fraction(
-        unit, common
-    )
-
-
-def _filled(values: list[Any], shape: tuple[int, ...]) -> NDArray[np.object_]:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out.reshape(shape)
 
 
 def _is_discrete(var: Any) -> bool:
@@ -198,7 +148,7 @@ class GraphReader:
             flat = [e if isinstance(e, Linear) else None for e in entries.ravel()]
             self.cuts.append(Cut(var, flat, entries.shape))
         number = self._cut_of[var]
-        return _filled(
+        return filled(
             [
                 Opaque(frozenset({(number, i)})) if isinstance(e, Linear) else e
                 for i, e in enumerate(entries.ravel())
@@ -241,7 +191,9 @@ class GraphReader:
         ``y * log(mu)`` with ``mu`` in a shared variable is no linear form for our purposes: its coefficient is data.
         """
         value = self._number[var]
-        if not _is_discrete(var) and any(not isinstance(a, Constant) and a.owner is None for a in ancestors([var])):
+        if not _is_discrete(var) and any(
+            not isinstance(a, Constant) and a.owner is None for a in ancestors([var])
+        ):
             return None
         fractions = []
         for x in np.ravel(value).astype(float):
@@ -250,7 +202,7 @@ class GraphReader:
                 return None
             fractions.append(simple)
         self.number(var)
-        return _filled(fractions, np.shape(value))
+        return filled(fractions, np.shape(value))
 
     def _entries(self, var: Variable) -> NDArray[np.object_]:
         if var in self._value:
@@ -312,7 +264,7 @@ class GraphReader:
         if len(live) == 1:
             return np.broadcast_to(live[0], shape)
         views = [np.broadcast_to(a, shape).ravel() for a in live]
-        return _filled([_join(items) for items in zip(*views, strict=True)], shape)
+        return filled([join(items) for items in zip(*views, strict=True)], shape)
 
     def _elemwise(self, node: Any) -> NDArray[np.object_]:
         scalar, inputs = node.op.scalar_op, node.inputs
@@ -331,11 +283,11 @@ class GraphReader:
         self, node: Any, scalar: Any, inputs: Sequence[Variable]
     ) -> NDArray[np.object_] | None:
         if isinstance(scalar, ps.Add):
-            return _combine([(self._entries(i), 1) for i in inputs])
+            return combine([(self._entries(i), 1) for i in inputs])
         if isinstance(scalar, ps.Sub):
-            return _combine([(self._entries(inputs[0]), 1), (self._entries(inputs[1]), -1)])
+            return combine([(self._entries(inputs[0]), 1), (self._entries(inputs[1]), -1)])
         if isinstance(scalar, ps.Neg):
-            return _combine([(self._entries(inputs[0]), -1)])
+            return combine([(self._entries(inputs[0]), -1)])
         if isinstance(scalar, (ps.Mul, ps.TrueDiv)):
             return self._scale(scalar, inputs)
         if isinstance(scalar, ps.Second):
@@ -363,8 +315,11 @@ class GraphReader:
                     return None
                 factor = factor / number if isinstance(scalar, ps.TrueDiv) else factor * number
         entries, factor = np.broadcast_arrays(self._entries(unknown[0]), np.asarray(factor, dtype=object))
-        return _filled(
-            [None if e is None else e.scaled(f) for e, f in zip(entries.ravel(), factor.ravel(), strict=True)],
+        return filled(
+            [
+                None if e is None else e.scaled(f)
+                for e, f in zip(entries.ravel(), factor.ravel(), strict=True)
+            ],
             entries.shape,
         )
 
@@ -382,7 +337,7 @@ class GraphReader:
         zero = pt.constant(np.zeros((1,) * gap.type.ndim, dtype=gap.type.dtype))
         new = node.op(gap, zero)
         self._new[out] = new
-        forms = _combine([(entries[0], 1), (entries[1], -1)])
+        forms = combine([(entries[0], 1), (entries[1], -1)])
         if isinstance(node.op.scalar_op, _EQUAL):
             self._value[out] = self._indicate(gap, forms, 1 if isinstance(node.op.scalar_op, ps.EQ) else -1)
         else:
@@ -398,7 +353,7 @@ class GraphReader:
             self.indicators[self.next_id] = Indicator(len(self.differences) - 1, index, form)
             values.append(Linear(((self.next_id, Fraction(sign)),)))
             self.next_id += 1
-        return _filled(values, forms.shape)
+        return filled(values, forms.shape)
 
     def _check(self, node: Any) -> None:
         """Replace a parameter check by an elementwise switch to -inf: the sum over entries is -inf either way."""
@@ -416,7 +371,7 @@ class GraphReader:
                 expr = pt.switch(cond, expr, -np.inf)
                 if piece in self._value:
                     refs = self.refs(self._new.get(piece, piece), self._value[piece])
-                    parts = refs if fits else _filled([_join(tuple(refs.ravel()))], ())
+                    parts = refs if fits else filled([join(tuple(refs.ravel()))], ())
                     base = self.refs(self._new.get(value, value), entries)
                     shape = np.broadcast_shapes(base.shape, parts.shape)
                     pairs = zip(
@@ -424,7 +379,7 @@ class GraphReader:
                         np.broadcast_to(parts, shape).ravel(),
                         strict=True,
                     )
-                    entries = _filled([_join(p) for p in pairs], shape)
+                    entries = filled([join(p) for p in pairs], shape)
         if expr.type.dtype != out.type.dtype:
             expr = pt.cast(expr, out.type.dtype)
         self._new[out] = expr
@@ -435,11 +390,11 @@ class GraphReader:
         axes = tuple(range(entries.ndim)) if node.op.axis is None else tuple(node.op.axis)
         if not isinstance(node.op.scalar_op, ps.Add) or any(isinstance(e, Opaque) for e in entries.ravel()):
             [entries] = self._opaque_inputs(node.inputs)
-            return _rows(entries, axes, _join)
-        return _rows(entries, axes, _add_up)
+            return rows(entries, axes, join)
+        return rows(entries, axes, add_up)
 
     def _dot(self, a: Variable, b: Variable) -> NDArray[np.object_] | None:
-        """``A @ x`` with one side constant; anything else is opaque."""
+        """Interpret ``A @ x`` with one side constant; anything else is opaque."""
         if (a in self._value) == (b in self._value):
             return None
         unknown, known = (a, b) if a in self._value else (b, a)
@@ -452,21 +407,19 @@ class GraphReader:
         left, right = (entries, matrix) if unknown is a else (matrix, entries)
         rows = left[None, :] if left.ndim == 1 else left
         columns = right[:, None] if right.ndim == 1 else right
-        result = [_inner(row, column) for row in rows for column in columns.T]
+        result = [inner(row, column) for row in rows for column in columns.T]
         shape = left.shape[:-1] + (right.shape[1:] if right.ndim > 1 else ())
-        return _filled(result, shape)
+        return filled(result, shape)
 
     def _everything(self, node: Any) -> list[NDArray[np.object_]]:
         """Let every entry of every output depend on every entry of every input."""
         arrays = self._opaque_inputs([i for i in node.inputs if i in self._value])
-        joined = _join(tuple(e for a in arrays for e in a.ravel()))
+        joined = join(tuple(e for a in arrays for e in a.ravel()))
         values = []
         for out in node.outputs:
-            if any(d is None for d in out.type.shape):
-                shape = self._shape_at_zero(out)
-            else:
-                shape = tuple(out.type.shape)
-            values.append(_filled([joined] * int(np.prod(shape, dtype=int)), shape))
+            known = all(d is not None for d in out.type.shape)
+            shape = tuple(out.type.shape) if known else self._shape_at_zero(out)
+            values.append(filled([joined] * int(np.prod(shape, dtype=int)), shape))
         return values
 
     def _shape_at_zero(self, out: Variable) -> tuple[int, ...]:
@@ -477,55 +430,6 @@ class GraphReader:
         except Exception as error:
             msg = f'the exact engine cannot see through {out.owner.op}: rewrite that step, or use sampler="mcmc"'
             raise UnsupportedModelError(msg, out) from error
-
-
-def _join(items: Sequence[Entry]) -> Opaque | None:
-    refs: frozenset[tuple[int, int]] = frozenset()
-    for item in items:
-        if isinstance(item, Opaque):
-            refs |= item.refs
-    return Opaque(refs) if refs else None
-
-
-def _add_up(items: Sequence[Entry]) -> Linear | None:
-    total: dict[int, Fraction] = {}
-    for item in items:
-        if isinstance(item, Linear):
-            for i, c in item.coefs:
-                total[i] = total.get(i, Fraction(0)) + c
-    return Linear.of(total)
-
-
-def _inner(left: Sequence[Any], right: Sequence[Any]) -> Linear | None:
-    total: dict[int, Fraction] = {}
-    for p, q in zip(left, right, strict=True):
-        form, number = (p, q) if isinstance(p, Linear) else (q, p)
-        if isinstance(form, Linear) and isinstance(number, Fraction) and number:
-            for i, c in form.coefs:
-                total[i] = total.get(i, Fraction(0)) + c * number
-    return Linear.of(total)
-
-
-def _combine(parts: list[tuple[NDArray[np.object_], int]]) -> NDArray[np.object_]:
-    """Sum of object arrays with signs, entry by entry; a single live part is passed through."""
-    shape = np.broadcast_shapes(*(a.shape for a, _ in parts))
-    live = [(a, s) for a, s in parts if any(e is not None for e in a.ravel())]
-    if not live:
-        return np.full(shape, None, dtype=object)
-    if len(live) == 1 and live[0][1] == 1:
-        return np.broadcast_to(live[0][0], shape)
-    views = [(np.broadcast_to(a, shape).ravel(), Fraction(s)) for a, s in live]
-    columns = [[None if e is None else e.scaled(s) for e in a] if s != 1 else list(a) for a, s in views]
-    return _filled([_add_up(items) for items in zip(*columns, strict=True)], shape)
-
-
-def _rows(
-    entries: NDArray[np.object_], axes: tuple[int, ...], join: Callable[..., Entry]
-) -> NDArray[np.object_]:
-    keep = [a for a in range(entries.ndim) if a not in axes]
-    shape = tuple(entries.shape[a] for a in keep)
-    rows = entries.transpose(keep + list(axes)).reshape(int(np.prod(shape, dtype=int)), -1)
-    return _filled([join(tuple(row)) for row in rows], shape)
 
 
 def _pieces(condition: Variable) -> list[Variable]:

@@ -22,7 +22,7 @@ import pytensor
 from pymc.vartypes import discrete_types
 
 from adversary.errors import ModelError, UnsupportedModelError
-from adversary.samplers.exact.answer import ExactAnswer, Pmf
+from adversary.samplers.exact.answer import Pmf
 from adversary.samplers.exact.compiled import ExactModel
 from adversary.samplers.exact.linear import python_mode
 
@@ -65,9 +65,13 @@ class MixedModel:
     def __init__(self, model: Any, target: str, inputs: tuple[Any, ...] = ()) -> None:
         self.model, self.target = model, target
         start = model.initial_point()
-        self._continuous = [rv for rv in model.free_RVs if model.rvs_to_values[rv].dtype not in discrete_types]
+        self._continuous = [
+            rv for rv in model.free_RVs if model.rvs_to_values[rv].dtype not in discrete_types
+        ]
         values = [model.rvs_to_values[rv] for rv in self._continuous]
-        self._shared = [pytensor.shared(np.asarray(start[v.name], dtype=v.dtype), name=v.name) for v in values]
+        self._shared = [
+            pytensor.shared(np.asarray(start[v.name], dtype=v.dtype), name=v.name) for v in values
+        ]
         self._start = np.concatenate([np.ravel(start[v.name]) for v in values]).astype(float)
         if self._start.size > 2:
             names = ", ".join(rv.name for rv in self._continuous)
@@ -94,7 +98,7 @@ class MixedModel:
             shared.set_value(np.reshape(theta[first : first + size], np.shape(value)).astype(value.dtype))
             first += size
 
-    def solve(self, *, tolerance: float = 1e-12, accuracy: float = 1e-10) -> MixedAnswer:
+    def solve(self, *, tolerance: float = 1e-12, accuracy: float | None = None) -> MixedAnswer:
         """Answer on the current values of the model's other shared variables.
 
         Parameters
@@ -102,13 +106,15 @@ class MixedModel:
         tolerance
             For the discrete part at each grid point, as in :meth:`ExactModel.solve`.
         accuracy
-            The step is halved until no probability of the target moves by more than this.
+            The step is halved until neither a probability of the target nor the evidence (relatively) moves by more than
+            this; 1e-10 for one continuous scalar, 1e-6 for two if not given (the last move is usually far above the error).
 
         Raises
         ------
         UnsupportedModelError
             Where the integral over the continuous unknowns does not settle.
         """
+        accuracy = accuracy or (1e-10 if self._start.size == 1 else 1e-6)
 
         def posterior(theta: tuple[float, ...]) -> tuple[float, Any]:
             self._set(theta)
@@ -140,7 +146,7 @@ class MixedModel:
             prior_log_odds=prior_odds,
             log_evidence=None if first.log_evidence is None else log_weight,
             log_weight=log_weight,
-            cut_off_bound=max(moved, max(p.payload.cut_off_bound for p in points)),
+            cut_off_bound=max([moved, *(p.payload.cut_off_bound for p in points)]),
             bound_proven=False,
             dropped=first.dropped,
             points=tuple(points),
@@ -208,7 +214,9 @@ class MixedAnswer:
         with np.errstate(divide="ignore"):
             return supports, np.log(total)
 
-    def draw(self, n: int, seed: int | np.random.SeedSequence | np.random.Generator) -> dict[str, NDArray[Any]]:
+    def draw(
+        self, n: int, seed: int | np.random.SeedSequence | np.random.Generator
+    ) -> dict[str, NDArray[Any]]:
         """Draw n times from the joint; continuous unknowns take the values of the grid (:meth:`ExactAnswer.draw`)."""
         rng = np.random.default_rng(seed)
         weights = np.exp([p.log_w for p in self.points])
@@ -279,13 +287,15 @@ def _ranges(at: Callable[[Sequence[float]], Point], start: NDArray[np.float64]) 
     return low, high
 
 
-def _line(at: Callable[[Sequence[float]], Point], centre: NDArray[np.float64], axis: int) -> tuple[float, tuple[float, float]]:
+def _line(
+    at: Callable[[Sequence[float]], Point], centre: NDArray[np.float64], axis: int
+) -> tuple[float, tuple[float, float]]:
     """Return the best place on one axis and the ends at which the weight has dropped enough."""
 
     def value(x: float) -> float:
         theta = centre.copy()
         theta[axis] = x
-        return at(theta).log_w
+        return at(theta.tolist()).log_w
 
     best, step = float(centre[axis]), 1.0
     while step > 0.02:
@@ -308,9 +318,7 @@ def _line(at: Callable[[Sequence[float]], Point], centre: NDArray[np.float64], a
         while value(best + sign * reach) > top - _DROP:
             reach *= 1.6
             if reach > 2000.0:
-                msg = (
-                    "a continuous unknown has no end on its unconstrained scale: give it a proper prior with lighter tails"
-                )
+                msg = "a continuous unknown has no end on its unconstrained scale: give it a proper prior with lighter tails"
                 raise ModelError(msg, reach)
         ends.append(best + sign * reach)
     return best, (ends[0], ends[1])
@@ -330,14 +338,18 @@ def _grid(
                 edge = max((p.log_w for i, p in table.items() if i[k] == end), default=-np.inf)
                 if edge > top - _DROP + 8 and len(low) > 1:
                     span = high[k] - low[k]
-                    low[k], high[k] = (low[k] - 0.5 * span, high[k]) if end == 0 else (low[k], high[k] + 0.5 * span)
+                    low[k], high[k] = (
+                        (low[k] - 0.5 * span, high[k]) if end == 0 else (low[k], high[k] + 0.5 * span)
+                    )
                     widened = True
         if not widened:
             break
     return low, high, list(table.values())
 
 
-def _fill(at: Callable[[Sequence[float]], Point], axes: list[Array], level: int) -> dict[tuple[int, ...], Point]:
+def _fill(
+    at: Callable[[Sequence[float]], Point], axes: list[Array], level: int
+) -> dict[tuple[int, ...], Point]:
     """Evaluate coarse points first and refine only near those that carry weight."""
     table: dict[tuple[int, ...], Point] = {}
     first = min(4, level)
@@ -364,7 +376,11 @@ def _mixture(parts: Sequence[tuple[float, Pmf]]) -> Pmf:
     """Average pmfs with log weights, in log space, and normalise."""
     low = min(int(p.support[0]) for _, p in parts)
     high = max(int(p.support[-1]) for _, p in parts)
-    support = np.unique(np.concatenate([p.support for _, p in parts])) if high - low > 10**6 else np.arange(low, high + 1)
+    support = (
+        np.unique(np.concatenate([p.support for _, p in parts]))
+        if high - low > 10**6
+        else np.arange(low, high + 1)
+    )
     table = np.full((len(parts), support.size), -np.inf)
     for row, (log_w, pmf) in zip(table, parts, strict=True):
         row[np.searchsorted(support, pmf.support)] = log_w + pmf.log_p
@@ -388,4 +404,4 @@ def _odds(pmf: Pmf) -> float | None:
 def _difference(first: Pmf, second: Pmf) -> float:
     a = dict(zip(first.support.tolist(), first.p.tolist(), strict=True))
     b = dict(zip(second.support.tolist(), second.p.tolist(), strict=True))
-    return max(abs(a.get(k, 0.0) - b.get(k, 0.0)) for k in {*a, *b})
+    return float(max(abs(a.get(k, 0.0) - b.get(k, 0.0)) for k in {*a, *b}))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary.samplers.exact.eliminate import Constraint, Domain, Step, plan
+from adversary.samplers.exact.plan import Constraint, Domain, Step, plan
 
 if TYPE_CHECKING:
     from adversary.samplers.exact.factors import Base, FactorTables

@@ -28,8 +28,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adversary.errors import ModelError, UnsupportedModelError
-from adversary.samplers.exact.eliminate import Domain, Elimination
-from adversary.samplers.exact.windows import SMALL, Curve, climb, propagate
+from adversary.samplers.exact.eliminate import Elimination
+from adversary.samplers.exact.judge import distance, is_log_concave, tail
+from adversary.samplers.exact.plan import Domain
+from adversary.samplers.exact.windows import SMALL, Curve, climb, propagate, union_of_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -296,7 +298,7 @@ class Solver:
             values = np.asarray(block[:, factor.position], dtype=float).reshape(points.shape)
             return np.where(np.isnan(values), -np.inf, values)
 
-        found = _union_of_windows(evaluate, len(combos), self.low[node], self.high[node], drop)
+        found = union_of_windows(evaluate, len(combos), self.low[node], self.high[node], drop)
         if found is None:
             return None
         beyond = evaluate(np.array([[found[0] - 1, found[1] + 1]] * len(combos)))
@@ -307,7 +309,7 @@ class Solver:
         return found
 
     def _refuse_improper(self, component: Component, endless: list[int]) -> None:
-        """An endless node is harmless only in a part of the model that the target does not hang on."""
+        """Refuse an endless node, unless in a part of the model that the target does not hang on."""
         improper = self.problem.structure.improper
         names = [self.nodes[n].label for n in endless if self.nodes[n].kind == "scalar"]
         flat = [n for n in names if n.split("[")[0] in improper]
@@ -333,7 +335,7 @@ class Solver:
         windowed = any(any(d.cut) for d in domains.values())
         raw = ready or self._raw_tables(domains, set(component.nodes))
         unary = self._settle(domains, raw.unary)
-        whole = all(_is_log_concave(t) for t in unary.values())
+        whole = all(is_log_concave(t) for t in unary.values())
         tables: list[tuple[tuple[int, ...], Array]] = []
         for factor, table in raw.multi:
             if factor in problem.value_factors:
@@ -363,7 +365,7 @@ class Solver:
             cut = (d.cut[0] and bool(np.isfinite(values[0])), d.cut[1] and bool(np.isfinite(values[-1])))
             unary[n] = values[int(d.cut[0]) : len(values) - int(d.cut[1])]
             domains[n] = Domain(d.low, d.size, cut)
-            if cut != d.cut and _is_log_concave(unary[n]):
+            if cut != d.cut and is_log_concave(unary[n]):
                 self.low[n] = max(self.low[n], float(d.low)) if cut[0] != d.cut[0] else self.low[n]
                 self.high[n] = min(self.high[n], float(d.high)) if cut[1] != d.cut[1] else self.high[n]
                 hard = True
@@ -408,7 +410,7 @@ class Solver:
 
     # -------------------------------------------------------------- judgement
     def _needed(self, part: Part) -> float:
-        """The drop that makes up for the factors' disagreement (point 1 of the module)."""
+        """Return the drop that makes up for the factors' disagreement (point 1 of the module)."""
         best = sum(self._top(n, t) for n, t in part.unary.items()) + sum(
             float(t.max()) for _, t in part.tables
         )
@@ -445,7 +447,7 @@ class Solver:
                 continue
             for side, edge in ((0, belief[: min(2, len(belief))]), (1, belief[::-1][:2])):
                 if domain.cut[side]:
-                    total += _tail(edge)
+                    total += tail(edge)
         return total
 
     def _compare(self, part: Part, drop: float) -> Part:
@@ -462,7 +464,7 @@ class Solver:
                 break
             moved = abs(float(np.expm1(second.log_weight - part.log_weight)))
             if part.component.keep:
-                moved = max(moved, _distance(part, second))
+                moved = max(moved, distance(part, second))
             second.bound, second.proven = max(moved, self._edge_bound(second)), not second.windowed
             part = second
             if part.bound <= max(self.tolerance, 1e-13) or not part.windowed:
@@ -487,64 +489,6 @@ class Solver:
 
     def _contradiction(self, nodes: Iterable[int]) -> ModelError:
         return contradiction(self, list(nodes))
-
-
-def _distance(first: Part, second: Part) -> float:
-    """Largest difference of a probability of the target between two solutions."""
-    [node] = first.component.keep
-    pmfs = []
-    for part in (first, second):
-        table, low = part.elimination.table, part.elimination.domains[node].low
-        p = np.exp(table - table.max())
-        pmfs.append(dict(zip(range(low, low + len(p)), p / p.sum(), strict=True)))
-    return max(abs(pmfs[0].get(k, 0.0) - pmfs[1].get(k, 0.0)) for k in pmfs[1])
-
-
-def _tail(edge: Array) -> float:
-    """Bound of a log-concave tail beyond ``edge[0]``, whose inner neighbour is ``edge[1]``."""
-    last = float(edge[0])
-    if last == 0.0:
-        return 0.0
-    if len(edge) < 2 or edge[1] <= last:
-        return np.inf
-    ratio = last / float(edge[1])
-    return last * ratio / (1.0 - ratio)
-
-
-def _is_log_concave(table: Array) -> bool:
-    """Whether the finite part is one run with second differences <= 0, up to rounding."""
-    alive = np.flatnonzero(np.isfinite(table))
-    if not alive.size or alive[-1] - alive[0] + 1 != alive.size:
-        return False
-    run = table[alive[0] : alive[-1] + 1]
-    slack = 1e-13 * (1.0 + np.abs(run).max()) * 8
-    return bool(len(run) < 3 or np.all(np.diff(run, 2) <= slack))
-
-
-def _union_of_windows(
-    evaluate: Any, count: int, low: float, high: float, drop: float
-) -> tuple[float, float] | None:
-    """Climb on ``count`` curves at once; return the hull of their windows, None where one does not end."""
-    from adversary.samplers.exact.windows import _GRADED
-
-    centre = np.full(count, low if np.isfinite(low) else high if np.isfinite(high) else 0.0)
-    for _ in range(80):
-        points = np.clip(centre[:, None] + _GRADED, low, high)
-        values = evaluate(points)
-        best = points[np.arange(count), values.argmax(axis=1)]
-        if np.array_equal(best, centre):
-            break
-        centre = best
-    top = values.max(axis=1, keepdims=True)
-    alive = np.isfinite(top[:, 0])
-    if not alive.any():
-        return None
-    inside = (values >= top - drop)[alive]
-    points = points[alive]
-    middle = len(_GRADED) // 2
-    left = np.where(~inside[:, :middle], points[:, :middle] + 1, -np.inf).max(axis=1)
-    right = np.where(~inside[:, middle:], points[:, middle:] - 1, np.inf).min(axis=1)
-    return float(max(left.min(), low)), float(min(right.max(), high))
 
 
 def contradiction(solver: Solver, nodes: list[int]) -> ModelError:

@@ -23,9 +23,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from adversary.samplers.exact.eliminate import Constraint
+    from adversary.samplers.exact.plan import Constraint
 
-__all__ = ["SMALL", "Curve", "climb", "propagate"]
+__all__ = ["SMALL", "Curve", "climb", "propagate", "union_of_windows"]
 
 Array = Any
 SMALL = 400  # supports up to this size are taken whole
@@ -156,3 +156,27 @@ def _clip(low: dict[int, float], high: dict[int, float], node: int, new_low: flo
     if new_high < high[node]:
         high[node], changed = float(new_high), True
     return changed
+
+
+def union_of_windows(
+    evaluate: Any, count: int, low: float, high: float, drop: float
+) -> tuple[float, float] | None:
+    """Climb on ``count`` curves at once; return the hull of their windows, None where one does not end."""
+    centre = np.full(count, low if np.isfinite(low) else high if np.isfinite(high) else 0.0)
+    for _ in range(80):
+        points = np.clip(centre[:, None] + _GRADED, low, high)
+        values = evaluate(points)
+        best = points[np.arange(count), values.argmax(axis=1)]
+        if np.array_equal(best, centre):
+            break
+        centre = best
+    top = values.max(axis=1, keepdims=True)
+    alive = np.isfinite(top[:, 0])
+    if not alive.any():
+        return None
+    inside = (values >= top - drop)[alive]
+    points = points[alive]
+    middle = len(_GRADED) // 2
+    left = np.where(~inside[:, :middle], points[:, :middle] + 1, -np.inf).max(axis=1)
+    right = np.where(~inside[:, middle:], points[:, middle:] - 1, np.inf).min(axis=1)
+    return float(max(left.min(), low)), float(min(right.max(), high))

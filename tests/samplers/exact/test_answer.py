@@ -175,7 +175,7 @@ def test_facts_that_exclude_each_other_are_refused():
         a = pm.DiscreteUniform("a", lower=np.int64(0), upper=np.int64(10))
         pm.DiscreteUniform("first", lower=a, upper=a, observed=4)
         pm.DiscreteUniform("second", lower=a, upper=a, observed=5)
-    with pytest.raises(ModelError, match="first|second"):
+    with pytest.raises(ModelError, match=r"first|second"):
         compile_exact(model, "a").solve()
 
 
@@ -205,11 +205,11 @@ def test_a_vector_target_and_a_constant_target_are_refused():
         compile_exact(model, "fixed")
 
 
-def test_a_continuous_unknown_is_named_with_the_way_out():
+def test_three_continuous_unknowns_are_refused_with_the_way_out():
     with pm.Model() as model:
-        p = pm.Beta("p", np.float64(1.0), np.float64(1.0))
-        pm.Bernoulli("b", p=p)
-    with pytest.raises(UnsupportedModelError, match='p is continuous.*sampler="mcmc"'):
+        p = pm.Beta("p", np.float64(1.0), np.float64(1.0), shape=3)
+        pm.Bernoulli("b", p=p.mean())
+    with pytest.raises(UnsupportedModelError, match=r'p make 3 continuous scalars.*sampler="mcmc"'):
         compile_exact(model, "b")
 
 
@@ -218,14 +218,14 @@ def test_too_many_unknowns_tied_without_a_sum_are_refused_with_the_way_out():
         y = pm.Poisson("y", mu=np.float64(2.0), shape=6)
         pm.Potential("strange", -pt.prod(y + 1) * np.float64(0.01))
         pm.Deterministic("first", y[0] + 0)
-    with pytest.raises(UnsupportedModelError, match='strange ties 6 unknowns.*sampler="mcmc"'):
+    with pytest.raises(UnsupportedModelError, match=r'strange ties 6 unknowns.*sampler="mcmc"'):
         compile_exact(model, "first")
 
 
 def test_a_tolerance_that_means_nothing_is_refused(household):
     with pm.Model() as model:
         pm.Bernoulli("b", p=np.float64(0.5))
-    with pytest.raises(ModelError, match="between 1e-250 and 0.1"):
+    with pytest.raises(ModelError, match=r"between 1e-250 and 0\.1"):
         compile_exact(model, "b").solve(tolerance=0.0)
 
 

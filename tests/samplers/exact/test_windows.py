@@ -10,7 +10,7 @@ import pytest
 
 from adversary.distributions import DiscreteGaussian, FlatCount
 from adversary.samplers.exact import compile_exact
-from adversary.samplers.exact.solution import _tail
+from adversary.samplers.exact.judge import tail
 from adversary.samplers.exact.windows import Curve, climb, propagate
 
 
@@ -77,10 +77,10 @@ def test_a_geometric_tail_is_bounded_with_equality():
     ratio = 0.7
     weights = (1 - ratio) * ratio ** np.arange(5)
     beyond = ratio**5
-    assert _tail(weights[::-1]) == pytest.approx(beyond, rel=1e-12)
-    assert _tail(np.array([0.2, 0.1])) == np.inf  # rising towards the edge: nothing is known
-    assert _tail(np.array([0.1])) == np.inf
-    assert _tail(np.array([0.0, 0.1])) == 0.0
+    assert tail(weights[::-1]) == pytest.approx(beyond, rel=1e-12)
+    assert tail(np.array([0.2, 0.1])) == np.inf  # rising towards the edge: nothing is known
+    assert tail(np.array([0.1])) == np.inf
+    assert tail(np.array([0.0, 0.1])) == 0.0
 
 
 @pytest.mark.parametrize("seen", [100, 500, 990])
