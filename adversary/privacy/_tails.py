@@ -70,7 +70,7 @@ def _log_lower_tail(k: Floats, f: Floats, s2: Floats) -> Floats:
     for chosen, tail in ((finite & ~smooth, _direct_tail), (finite & smooth, _smooth_tail)):
         if chosen.any():
             out[chosen] = tail(k[chosen], f[chosen], s2[chosen])
-    return np.minimum(out, 0.0)
+    return np.asarray(np.minimum(out, 0.0))
 
 
 def _log_cdf(k: Floats, f: Floats, s2: Floats) -> Floats:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adversary.errors import BudgetError
 from adversary.privacy.budget import Rho
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "compose",

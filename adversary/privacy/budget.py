@@ -281,13 +281,7 @@ class Allocation:
 
     def __post_init__(self) -> None:
         """Make the shares exact and check that they are whole."""
-        for what, given in (("level", self.level), ("query", self.query)):
-            if not isinstance(given, Mapping):
-                msg = (
-                    f"{what} shares must be named, as in {{'block': '1/2', 'tract': '1/2'}}, got "
-                    f"{type(given).__name__}: a list has no names"
-                )
-                raise BudgetError(msg, given)
+        _named(self.query, "queries")
         level = _shares(self.level, "levels")
         if set(self.query) != set(level):
             odd = sorted(set(self.query) ^ set(level))[0]
@@ -313,7 +307,55 @@ class Allocation:
         data = tomllib.loads(
             files("adversary").joinpath(f"data/{name.lower()}.toml").read_text(encoding="utf-8")
         )
+        if "absolute" in data:
+            spent = cls.from_rho(data["absolute"], data["title"], data["source"])
+            if spent.total != data["rho"]:
+                msg = f"the budgets of {name} sum to {spent.total}, but the file says {data['rho']}: mend the file"
+                raise BudgetError(msg, spent.total)
+            return spent
         return cls(Rho(data["rho"]), data["level"], data["query"], data["title"], data["source"])
+
+    @classmethod
+    def from_rho(
+        cls, absolute: Mapping[str, Mapping[str, Any]], title: str = "", source: str = ""
+    ) -> Allocation:
+        """Return the allocation that spends these budgets; shares are budgets over their sums.
+
+        Parameters
+        ----------
+        absolute
+            Level -> (query -> rho), finite and exact; not all 0 in any level.
+        title, source
+            What it is and where it comes from.
+
+        Raises
+        ------
+        BudgetError
+            For lists in place of mappings, an infinite budget, or a level without any.
+
+        Examples
+        --------
+        >>> Allocation.from_rho({"state": {"total": "0.1"}, "block": {"total": "0.1", "detailed": "0.2"}}).total
+        Rho('2/5')
+        """
+        levels = {}
+        for level, queries in _named(absolute, "levels").items():
+            levels[level] = {
+                name: _exact(rho, "rho") for name, rho in _named(queries, f"queries of {level}").items()
+            }
+            spent = levels[level].values()
+            if None in spent or not any(spent):
+                msg = f"the budgets of level {level!r} must be finite and not all 0: leave out what was not measured"
+                raise BudgetError(msg, queries)
+        sums = {
+            level: sum((q for q in queries.values() if q), Fraction(0)) for level, queries in levels.items()
+        }
+        total = sum(sums.values(), Fraction(0))
+        shares = {
+            level: {name: (rho or Fraction(0)) / sums[level] for name, rho in queries.items()}
+            for level, queries in levels.items()
+        }
+        return cls(Rho(total), {level: rho / total for level, rho in sums.items()}, shares, title, source)
 
     @staticmethod
     def names() -> tuple[str, ...]:
@@ -328,13 +370,14 @@ class Allocation:
         """Names of the levels, as listed."""
         return tuple(self.level)
 
-    def _level(self, name: str) -> str:
+    def level_named(self, name: str) -> str:
+        """Return the level of this name or alias (``"US"`` is ``"nation"``)."""
         key = _LEVEL_ALIASES.get(name.lower(), name.lower())
         return _known(key, {k.lower(): k for k in self.level}, f"level {name!r}", "levels")
 
     def share(self, level: str, query: str) -> Fraction:
         """Return the share of the whole budget that one query has at one level, exact."""
-        at = self._level(level)
+        at = self.level_named(level)
         queries = {_plain(k): k for k in self.query[at]}
         name = _known(_plain(query), queries, f"query {query!r} at level {at}", "queries there")
         return self.level[at] * self.query[at][name]
@@ -354,13 +397,15 @@ class Allocation:
     def table(self, convention: str) -> str:
         """Return a table with level, query, share, rho and sigma^2, one query a line."""
         head = f"{self.title or 'allocation'}: rho = {self.total} = {float(self.total):.6g}, {convention} neighbours"
-        lines = [head, f"{'level':<12} {'query':<36} {'share':>12} {'rho':>12} {'sigma^2':>14}"]
+        first = max(len(name) for name in ("level", *self.level))
+        second = max(len(name) for queries in ({"query": 0}, *self.query.values()) for name in queries)
+        lines = [head, f"{'level':<{first}} {'query':<{second}} {'share':>12} {'rho':>12} {'sigma^2':>14}"]
         for level in self.level:
             for query in self.query[level]:
                 share, rho = self.share(level, query), self.rho(level, query)
-                lines.append(
-                    f"{level:<12} {query:<36} {float(share):>12.6g} {float(rho):>12.6g} {noise_scale(rho, convention):>14.6g}"
-                )
+                noise = noise_scale(rho, convention)
+                name = f"{level:<{first}} {query:<{second}}"
+                lines.append(f"{name} {float(share):>12.6g} {float(rho):>12.6g} {noise:>14.6g}")
         return "\n".join(lines)
 
 
@@ -378,12 +423,19 @@ def _known(key: str, there: Mapping[str, str], what: str, plural: str) -> str:
     return there[key]
 
 
-def _shares(given: Any, what: str) -> dict[str, Fraction]:
+def _named(given: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        msg = f"shares of {what} must be named, got {type(given).__name__}: a list has no names"
+        msg = (
+            f"shares of {what} must be named, as in {{'block': '1/2', 'tract': '1/2'}}, got "
+            f"{type(given).__name__}: a list has no names"
+        )
         raise BudgetError(msg, given)
+    return given
+
+
+def _shares(given: Any, what: str) -> dict[str, Fraction]:
     shares = {}
-    for name, share in given.items():
+    for name, share in _named(given, what).items():
         exact = _exact(share, f"the share of {name}")
         if exact is None:
             msg = f"the share of {name} must be finite: shares sum to 1"
