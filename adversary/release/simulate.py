@@ -9,15 +9,18 @@ Held to account by ``tests/release/test_simulate.py``. Source: Kazan & Reiter (a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from adversary.errors import ReleaseError
-from adversary.privacy.budget import Allocation
 from adversary.privacy.discrete_gaussian import sample
 from adversary.release.measurement import Release
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adversary.privacy.budget import Allocation
 
 __all__ = ["simulate", "stream"]
 
@@ -35,14 +38,19 @@ def stream(seed: Any, *names: str) -> np.random.Generator:
     Returns
     -------
     numpy.random.Generator
+
+    Examples
+    --------
+    >>> bool(stream(1, "block").random() == stream(1, "block").random())
+    True
     """
     base = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     digest = hashlib.sha256("\x1f".join(names).encode()).digest()
-    words = np.frombuffer(digest, dtype=np.uint32).tolist()
+    words = np.frombuffer(digest, dtype="<u4").tolist()
     return np.random.default_rng(np.random.SeedSequence(base.entropy, spawn_key=(*base.spawn_key, *words)))
 
 
-def simulate(
+def simulate(  # noqa: PLR0913
     counts: Mapping[str, Any],
     *,
     seed: Any,
