@@ -95,7 +95,8 @@ def run(
         msg = f"{mistaken[0]} is an assumption of the scenario, not an option of the sampler: {way_out}"
         raise ScenarioError(msg, mistaken[0])
     if scenario.target in scenario.known:
-        msg = f"the target {scenario.target!r} is fixed by assumption, so nothing is left to learn: give it a prior, as in Bernoulli(p=0.1)"
+        way_out = "give it a prior, as in Bernoulli(p=0.1)"
+        msg = f"the target {scenario.target!r} is fixed by assumption, so nothing is left to learn: {way_out}"
         raise ModelError(msg, scenario.target)
     seed = _recorded(seed)
     parts = SAMPLERS[sampler](scenario, release, seed=seed, draws=draws, chains=chains, **options)

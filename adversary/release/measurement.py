@@ -154,19 +154,20 @@ def _one_integer(value: Any, name: str) -> int:
             "give the published count, or rho = 0 if it was not measured"
         )
         raise ReleaseError(msg, value)
-    if value != int(value):
+    count = int(value)
+    if value != count:
         msg = (
             f"value of {name!r} is {value}, and noisy counts are whole numbers: "
             "a rounded, weighted or post-processed figure cannot be given this likelihood"
         )
         raise ReleaseError(msg, value)
-    if abs(value) > LARGEST_COUNT:
+    if abs(count) > LARGEST_COUNT:
         msg = (
-            f"value of {name!r} is {int(value)}, beyond 2^53 = {LARGEST_COUNT} where digits are "
+            f"value of {name!r} is {count}, beyond 2^53 = {LARGEST_COUNT} where digits are "
             f"lost: give counts, not weighted sums"
         )
         raise ReleaseError(msg, value)
-    return int(value)
+    return count
 
 
 def _noise(sigma2: Any, name: str, shape: tuple[int, ...]) -> Any:

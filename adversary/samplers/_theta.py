@@ -97,7 +97,7 @@ def hierarchy(u: Integers, v: Integers, s2: Any, s3: Any, lower: bool) -> Floats
     at = np.flatnonzero(sharp & ~below)
     if at.size:
         out[at] = _both_sides(u[at], v[at], pick(i2, at), pick(i3, at), lower)
-    return out
+    return np.asarray(out)
 
 
 def _missing(slope: Floats, tau: Any) -> Floats:
@@ -160,7 +160,9 @@ def _both_sides(u: Integers, v: Integers, i2: Any, i3: Any, lower: bool) -> Floa
     one_less = -0.5 * i3 * (2.0 * (v - first) + 1.0)
     tau = i2 + i3
     lead = np.where(second == first, same, one_less)
-    return lead + np.log(_around(slope1, tau, second, lower)) - np.log(_around(slope0, tau, first, lower))
+    return np.asarray(
+        lead + np.log(_around(slope1, tau, second, lower)) - np.log(_around(slope0, tau, first, lower))
+    )
 
 
 def _mode(u: Integers, v: Integers, i2: Any, i3: Any, lower: bool) -> tuple[Integers, Floats]:

@@ -232,7 +232,7 @@ def _check_processes(steps: Sequence[Any], context: Any) -> None:
     )
     if method == "fork":
         return
-    import cloudpickle  # type: ignore[import-untyped]
+    import cloudpickle
 
     for s in steps:
         try:
