@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary.samplers.exact.forms import Opaque, add_up
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -122,6 +124,18 @@ def _shape(_reader: Any, node: Any) -> Any:
     return np.full(node.outputs[0].type.shape, None, dtype=object)
 
 
+def _cumulate(reader: Any, node: Any) -> Any:
+    """Interpret a running sum along one axis."""
+    entries = _first(reader, node)
+    if node.op.mode != "add" or any(isinstance(e, Opaque) for e in entries.ravel()):
+        return None
+    flat = entries.reshape(-1) if node.op.axis is None else np.moveaxis(entries, node.op.axis, -1)
+    out = np.empty(flat.shape, dtype=object)
+    for where in np.ndindex(flat.shape):
+        out[where] = add_up(tuple(flat[where[:-1]][: where[-1] + 1]))
+    return out if node.op.axis is None else np.moveaxis(out, -1, node.op.axis)
+
+
 HANDLERS: dict[str, Any] = {
     "Shape": _shape,
     "Shape_i": _shape,
@@ -134,6 +148,7 @@ HANDLERS: dict[str, Any] = {
     "Reshape": _reshape,
     "MakeVector": _make_vector,
     "Join": _join,
+    "CumOp": _cumulate,
     "Subtensor": _subtensor,
     "AdvancedSubtensor": _subtensor,
     "AdvancedSubtensor1": _subtensor,

@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["support_bounds"]
+__all__ = ["is_known_family", "support_bounds"]
 
 Bounds = tuple[Any, Any]
 
@@ -38,6 +38,30 @@ _RULES: dict[str, Callable[[Any], Bounds]] = {
     "discrete_weibull": lambda _: (_number(0), None),
     "flat_count": lambda p: (p[0], None),
 }
+
+
+_ONE_PEAK = {
+    "bernoulli",
+    "binomial",
+    "beta_binomial",
+    "categorical",
+    "discrete_gaussian",
+    "discrete_gaussian_sum",
+    "discrete_uniform",
+    "flat_count",
+    "geometric",
+    "hypergeometric",
+    "nbinom",
+    "negative_binomial",
+    "poisson",
+}
+
+
+def is_known_family(rv: Any) -> bool:
+    """Whether ``rv`` is of a family whose log-concavity the tables can show: no second peak out of sight."""
+    op = rv.owner.op
+    name = getattr(getattr(op, "base_rv_op", op), "name", "")
+    return str(name).lower() in _ONE_PEAK
 
 
 def support_bounds(rv: Any) -> Bounds:

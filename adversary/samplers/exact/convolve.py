@@ -18,6 +18,7 @@ __all__ = ["MAX_CELLS", "log_convolve", "log_convolve_padded", "log_sum"]
 
 Array = Any
 MAX_CELLS = 3e7  # of any table
+_MAX_WIDE = 2e7  # cells of a sum in logs, at some 15 ns each
 _CHUNK = 2_000_000
 _LINEAR_SPAN = 640.0  # exp(-640) is still a normal float64: no digit of a product is lost
 
@@ -51,6 +52,12 @@ def log_convolve(a: Array, b: Array, start: int, size: int) -> Array:
     if _span(a) + _span(padded) < _LINEAR_SPAN:
         with np.errstate(divide="ignore"):
             return np.log(np.convolve(np.exp(padded - top_b), np.exp(a - top_a), "valid")) + (top_a + top_b)
+    if float(size) * len(a) > _MAX_WIDE:
+        msg = (
+            f"a sum of {len(a)} by {size} values with weights that span {_span(a) + _span(padded):.3g} in logs is too large "
+            "for the exact engine: measurements contradict each other by hundreds of standard deviations, check them"
+        )
+        raise UnsupportedModelError(msg, (len(a), size))
     return _log_convolve_wide(a, padded, size)
 
 

@@ -18,7 +18,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Cast
 
 from adversary.errors import ModelError, UnsupportedModelError
-from adversary.samplers.exact._supports import support_bounds
+from adversary.samplers.exact._supports import is_known_family, support_bounds
 from adversary.samplers.exact.forms import Form, Linear, Opaque, independent, primitive
 from adversary.samplers.exact.linear import GraphReader
 from adversary.samplers.exact.structure import Bound, Factor, Group, Node, Structure, SumConstraint, Term
@@ -155,17 +155,9 @@ class _Builder:
             opaque = self.reader.refs(var, entries)
             cuts = sorted({c for e in opaque.ravel() if isinstance(e, Opaque) for c, _ in e.refs})
             constant = tuple(i for i, e in enumerate(opaque.ravel()) if not isinstance(e, Opaque))
-            terms.append(
-                Term(
-                    rv.name,
-                    kind,
-                    var,
-                    entries.shape,
-                    tuple(cuts),
-                    rv.name if kind == "prior" else None,
-                    constant,
-                )
-            )
+            owner = rv.name if kind == "prior" else None
+            known = kind in {"prior", "observed"} and is_known_family(rv)
+            terms.append(Term(rv.name, kind, var, entries.shape, tuple(cuts), owner, constant, known))
             arrays.append(opaque)
         return terms, arrays
 

@@ -11,8 +11,9 @@ What it is: the loop that makes a wrong first window harmless. Windows hold ever
    all factors are (spec/kazan_reiter.md 1.3: products and convolutions of log-concave sequences are log-concave). The
    bounds are added up over all ends; for a 0/1 target they hold for each of its values.
 
-Log-concavity is established on the tables (second differences) for components that are trees of sums with factors of
-one node each. Elsewhere the windows are doubled and the two answers compared, and ``proven`` is False.
+Log-concavity is established for components that are trees of sums with factors of one node each, where the factors
+are of known families and the tables and the points climbed over show it (second differences). Elsewhere the windows
+are doubled and the two answers compared, and ``proven`` is False.
 
 What it is not: rigorous to the second order. Each end's bound supposes the other windows held; the terms left out are
 products of two such bounds.
@@ -353,8 +354,18 @@ class Solver:
                 raise self._contradiction([n for n in component.nodes if n in problem.curved])
             return None
         weight = float(np.log(np.exp(elimination.table - top).sum()) + top)
-        proven = not windowed or (component.tree and whole)
+        proven = not windowed or (component.tree and whole and self._one_peak(component))
         return Part(component, elimination, weight, 0.0, proven, windowed, drop, tables, unary, domains)
+
+    def _one_peak(self, component: Component) -> bool:
+        """Whether no windowed node can have weight out of sight: known families, log-concave wherever looked at."""
+        wide = {n for n in component.nodes if n in self.curves}
+        structure = self.problem.structure
+        for f in self.problem.unary + self.problem.folds:
+            node = f.scope[0] if f.scope[0] in wide else self.nodes[f.scope[0]].parent
+            if node in wide and not structure.terms[structure.groups[f.group].term].one_peak:
+                return False
+        return all(self.curves[n].is_concave() for n in wide)
 
     def _settle(self, domains: dict[int, Domain], raw: dict[int, Array]) -> dict[int, Array]:
         """Strip the extra ends; an end beyond which the weight is zero is the support's, not a cut."""

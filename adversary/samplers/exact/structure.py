@@ -27,7 +27,11 @@ __all__ = ["Bound", "Factor", "Group", "Node", "Structure", "SumConstraint", "Te
 
 @dataclass(frozen=True)
 class Term:
-    """One log-probability tensor of the model: a prior, an observed variable, a potential, or the target's value."""
+    """One log-probability tensor of the model: a prior, an observed variable, a potential, or the target's value.
+
+    ``one_peak`` says that its distribution is of a family known to be log-concave (some only for some parameters, which
+    the tables then show); a Potential or a CustomDist may have a second peak where nobody looks.
+    """
 
     name: str
     kind: str
@@ -36,6 +40,7 @@ class Term:
     cuts: tuple[int, ...]
     owner: str | None = None
     constant: tuple[int, ...] = ()
+    one_peak: bool = False
 
 
 @dataclass(frozen=True)

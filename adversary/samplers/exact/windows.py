@@ -62,6 +62,20 @@ class Curve:
         high = self.points[last + 1] - 1 if last + 1 < len(self.points) else self.high
         return float(low), float(high)
 
+    def is_concave(self) -> bool:
+        """Whether no chord between the points seen lies above the curve: log-concave as far as was looked."""
+        finite = np.isfinite(self.values)
+        run = np.flatnonzero(finite)
+        if not run.size or run[-1] - run[0] + 1 != run.size:
+            return False
+        x, y = self.points[finite], self.values[finite]
+        if len(x) < 3:
+            return True
+        width = np.diff(x)
+        slope = np.diff(y) / width
+        noise = 1e-12 * (1.0 + np.maximum(np.abs(y[:-1]), np.abs(y[1:]))) / width
+        return bool(np.all(np.diff(slope) <= noise[:-1] + noise[1:]))
+
     def is_peak(self) -> bool:
         """Whether both integer neighbours of the best point were seen, or lie off the support."""
         k = int(self.values.argmax())

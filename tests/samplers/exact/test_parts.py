@@ -48,9 +48,10 @@ def coefficients(entry):
         (lambda x, y: pt.concatenate([y[1:], y[:1]]), [{2: 1}, {3: 1}, {1: 1}]),
         (lambda x, y: pt.set_subtensor(y[0], x), [{0: 1}, {2: 1}, {3: 1}]),
         (lambda x, y: y.reshape((3, 1)).T.sum(axis=0)[::-1], [{3: 1}, {2: 1}, {1: 1}]),
+        (lambda x, y: pt.cumsum(y) + x, [{0: 1, 1: 1}, {0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 1, 3: 1}]),
         (lambda x, y: pt.floor(x.astype("float64")) - x, [None]),
     ],
-    ids=["sum", "broadcast", "index", "matrix", "stack", "join", "set", "reshape", "cancel"],
+    ids=["sum", "broadcast", "index", "matrix", "stack", "join", "set", "reshape", "running sum", "cancel"],
 )
 def test_linear_forms_survive(reader, build, expected):
     graph, x, y = reader
