@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adversary.errors import ModelError, UnsupportedModelError
+from adversary.samplers.exact._messages import contradiction
 from adversary.samplers.exact.eliminate import Elimination
 from adversary.samplers.exact.judge import distance, is_log_concave, tail
 from adversary.samplers.exact.plan import Domain
@@ -500,10 +501,3 @@ class Solver:
 
     def _contradiction(self, nodes: Iterable[int]) -> ModelError:
         return contradiction(self, list(nodes))
-
-
-def contradiction(solver: Solver, nodes: list[int]) -> ModelError:
-    """Name the datum, its value and the support that exclude each other."""
-    from adversary.samplers.exact._messages import contradiction as build
-
-    return build(solver, nodes)
