@@ -21,6 +21,10 @@ from adversary.geography.das import SpineTargets, aian_spine, optimized_spine
 from adversary.geography.off_spine import entity_distances
 from adversary.geography.optimize import CountyBlocks, CountyPart, SpineSettings, optimize_county
 from adversary.geography.spine import Spine
+from adversary.privacy.budget import Allocation
+from adversary.privacy.certificates import PL94_WORDS, certificate, spine_rho
+from adversary.privacy.discrete_gaussian import variance
+from adversary.privacy.semantics import best_test
 from adversary.readers.baf import block_table_from_grfc
 from adversary.release.estimate import two_pass
 from adversary.samplers.leaf_prior import LeafPrior
@@ -71,6 +75,9 @@ def test_a_county_part_is_the_one_that_the_bureau_s_code_makes(case: dict[str, A
     assert shares == {code: Fraction(share) for code, share in wanted["plb"].items()}
     spine = spine_of(part.tree, codes, part.settings.levels)
     assert spine.path_totals() == {Fraction(wanted["path_total"])}
+    assert spine_rho("293764/114921", spine.path_totals()) == Fraction("293764/114921") * Fraction(
+        wanted["path_total"]
+    )
     assert canonical(spine) == wanted["canonical"]
     assert distances(spine, case) == wanted["osed"]
 
@@ -153,6 +160,93 @@ def test_two_blocks_are_told_apart_by_the_levels_below_their_lowest_common_unit(
     rho = spine.rho_between("a", "b", persons["rho"])
     assert rho == Fraction(case["rho"])
     assert math.sqrt(2 * rho) == pytest.approx(case["d"], rel=1e-14)
+    assert best_test(rho) == pytest.approx(case["best_test"], rel=1e-13)
+
+
+PRIVACY: dict[str, Any] = REFERENCE.get("privacy", {})
+PLACES = [
+    pytest.param(product, place, id=f"{product}-{place}")
+    for product in ("persons", "units")
+    for place in ("US", "PR")
+    if place in PRIVACY.get(product, {})
+]
+
+
+def allocation_of(product: str, place: str) -> Allocation:
+    return Allocation.load(f"2020-{product}{'' if place == 'US' else '-pr'}")
+
+
+def levels_of(product: str, place: str) -> dict[str, Fraction]:
+    table = PRIVACY[product][place]
+    return {level: Fraction(share) for level, share in table.get("geolevel", table).items()}
+
+
+@pytest.mark.parametrize(("product", "place"), PLACES)
+def test_the_levels_share_the_budget_as_in_production(product: str, place: str) -> None:
+    allocation = allocation_of(f"pl94-{product}", place)
+    assert allocation.total == Fraction(PRIVACY[product]["rho"])
+    assert allocation.total == 1 / Fraction(PRIVACY[product]["global_scale"]) ** 2
+    shares = {allocation.level_named(level): share for level, share in levels_of(product, place).items()}
+    assert dict(allocation.level) == shares
+    assert allocation.levels == tuple(shares)  # from the top down
+
+
+@pytest.mark.parametrize(
+    ("place", "level"),
+    [
+        pytest.param(place, level, id=f"{place}-{level}")
+        for place in ("US", "PR")
+        for level in PRIVACY.get("persons", {}).get(place, {}).get("query", ())
+    ],
+)
+def test_the_queries_of_persons_share_a_level_as_in_production(place: str, level: str) -> None:
+    allocation, table = allocation_of("pl94-persons", place), PRIVACY["persons"][place]
+    queries = {query: Fraction(share) for query, share in table["query"][level].items()}
+    assert dict(allocation.query[allocation.level_named(level)]) == queries
+    for query, sigma2 in table.get("sigma2", {}).get(level, {}).items():
+        assert 1 / allocation.rho(level, query).fraction == Fraction(sigma2)
+        assert allocation.sigma2(level, query, "bounded") == float(Fraction(sigma2))
+
+
+@pytest.mark.parametrize(("product", "place"), PLACES)
+def test_the_certificates_say_what_the_bureau_published(product: str, place: str) -> None:
+    allocation, table = allocation_of(f"pl94-{product}", place), PRIVACY[product]
+    made = certificate(allocation, words=PL94_WORDS if product == "persons" else None)
+    assert round(made.epsilon, 2) == table["certificate"]["epsilon"]
+    assert made.epsilon == pytest.approx(table["epsilon"], rel=1e-9)
+    attributes = table[place].get("certificate_attribute_epsilon", {})
+    assert {name: round(eps, 2) for name, eps in made.attributes.items()} == attributes
+    within = table[place].get("certificate_block_within_epsilon") or table.get(
+        f"certificate_block_within_epsilon_{place}"
+    )
+    if within:
+        found = {name: round(eps, 2) for name, eps in made.locations.items()}
+        assert found == {allocation.level_named(level): eps for level, eps in within.items()}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "level"),
+    [
+        pytest.param(name, level, id=f"{name}-{level}")
+        for name, strategy in PRIVACY.get("dhc", {}).items()
+        for level in strategy["levels"]
+    ],
+)
+def test_the_budgets_of_the_dhc_are_those_of_its_strategies(strategy: str, level: str) -> None:
+    product = "dhc-persons" if "DHCP" in strategy else "dhc-households"
+    allocation = allocation_of(product, "PR" if "_PR_" in strategy else "US")
+    wanted = PRIVACY["dhc"][strategy]
+    rows, at = wanted["levels"][level], allocation.level_named(level)
+    assert allocation.total == Fraction(wanted["total"])
+    assert allocation.total * allocation.level[at] == Fraction(rows["rho"])
+    assert allocation.level[at] == Fraction(rows["share"])
+    budgets = {query: Fraction(rho) for query, rho in (rows["queries"] | rows["unit_queries"]).items()}
+    assert {query: allocation.rho(level, query).fraction for query in allocation.query[at]} == budgets
+
+
+@pytest.mark.parametrize(("sigma2", "wanted"), REFERENCE.get("discrete_gaussian_variance", {}).items())
+def test_the_variance_of_the_noise_is_below_sigma2_where_that_is_small(sigma2: str, wanted: float) -> None:
+    assert float(variance(float(sigma2))) == pytest.approx(wanted, rel=1e-14)
 
 
 @pytest.mark.parametrize("case", section("gls"))
