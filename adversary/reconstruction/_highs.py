@@ -36,7 +36,7 @@ def run(program: Program, limits: Limits) -> Outcome:
         ("mip_abs_gap", 1e9 if program.first else 0.999),
         # rows are tightened in whole numbers before, and HiGHS's presolve costs more time than it saves here
         # (median 0.13 s against 0.05 s a block); it is also where feasible programs were called infeasible
-        ("presolve", "off"),
+        ("presolve", "on" if program.presolve else "off"),
         ("mip_detect_symmetry", False),
         ("mip_heuristic_run_feasibility_jump", False),
     ):

@@ -68,7 +68,8 @@ class Program:
     """The data of one bounded integer program; all arrays int64.
 
     With ``first``, any values that meet the rows will do: the cost only guides the search, and nothing is
-    proved about it.
+    proved about it. With ``presolve``, HiGHS simplifies the program first: worth it only where rows were not
+    tightened before.
     """
 
     matrix: NDArray[np.int64]
@@ -78,6 +79,7 @@ class Program:
     upper: NDArray[np.int64]
     cost: NDArray[np.int64]
     first: bool = False
+    presolve: bool = False
 
     def holds(self, values: NDArray[np.int64]) -> bool:
         """Whether values meet every row and bound, in whole numbers."""
@@ -120,12 +122,17 @@ def resident_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def installed(backend: str) -> bool:
+    """Whether the package of a back end is here."""
+    return find_spec(BACKENDS[backend]) is not None
+
+
 def require(backend: str) -> None:
     """Refuse a back end that is unknown or not installed."""
     if backend not in BACKENDS:
         msg = f"no back end {backend!r}: choose {' or '.join(BACKENDS)}"
         raise UnsupportedModelError(msg, backend)
-    if find_spec(BACKENDS[backend]) is None:
+    if not installed(backend):
         msg = f"back end {backend!r} needs {BACKENDS[backend]}: pip install 'dp-adversary[reconstruct]'"
         raise UnsupportedModelError(msg, backend)
 
@@ -151,7 +158,7 @@ def solve(program: Program, backend: str, limits: Limits, *, confirm: bool = Tru
     if not broken and not (confirm and outcome.status is Status.INFEASIBLE):
         return outcome
     other = next(name for name in BACKENDS if name != backend)
-    if find_spec(BACKENDS[other]) is None:
+    if not installed(other):
         if broken:
             msg = (
                 f"{backend} broke a row and no second solver is here: pip install 'dp-adversary[reconstruct]'"

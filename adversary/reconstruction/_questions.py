@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adversary.errors import ModelError
-from adversary.reconstruction._program import Program, Status, require, solve
+from adversary.reconstruction._program import Program, Status, installed, require, solve
 from adversary.reconstruction.answers import CellBounds, Clash, Level, Mend, Solution, Top
 from adversary.reconstruction.constraints import LARGEST, UNBOUNDED, Constraints
 
@@ -101,8 +101,10 @@ def clash(block: Reconstruction, seconds: float) -> Clash:
     return Clash(tuple(block.constraints.row(int(i)) for i in kept), sure)
 
 
-def closest(block: Reconstruction, hard: Sequence[str], sigma: ArrayLike | None) -> Mend:
+def closest(block: Reconstruction, hard: Sequence[str], sigma: ArrayLike | None, backend: str | None) -> Mend:
     """Add a shortfall and an excess to every soft row and make their weighted sum least."""
+    if backend is None:
+        backend = "cpsat" if installed("cpsat") else block.backend
     start = time.perf_counter()
     c = block.constraints
     firm = np.array([name in set(hard) for name in c.table], dtype=bool)
@@ -121,7 +123,7 @@ def closest(block: Reconstruction, hard: Sequence[str], sigma: ArrayLike | None)
     columns = base.live.columns
     upper = np.minimum(base.constraints.propagation.greatest[columns], ends.max())
     program, at = _softened(c.take(~firm), base, upper, weights[~firm])
-    outcome = solve(program, block.backend, block.limits, confirm=block.confirm)
+    outcome = solve(program, backend, block.limits, confirm=block.confirm)
     if outcome.values is None:
         return Mend(
             Solution(outcome.status, seconds=time.perf_counter() - start, limit=outcome.limit), None, None
@@ -166,6 +168,7 @@ def _softened(
         np.concatenate([live.program.lower, zero]),
         np.concatenate([upper, slack]),
         np.concatenate([np.zeros_like(upper), weights[short], weights[over]]),
+        presolve=True,
     )
     return program, len(live.columns)
 

@@ -312,7 +312,9 @@ class Reconstruction:
             raise ModelError(msg, t)
         return _questions.top(self, t)
 
-    def closest(self, hard: Sequence[str] | None = None, sigma: ArrayLike | None = None) -> Mend:
+    def closest(
+        self, hard: Sequence[str] | None = None, sigma: ArrayLike | None = None, backend: str | None = None
+    ) -> Mend:
         """Return the block that misses the rows by least.
 
         Parameters
@@ -328,7 +330,7 @@ class Reconstruction:
         -----
         arXiv 2407.04776, appendix C (the program is ours): ``min sum |error| / sigma``.
         """
-        return _questions.closest(self, _HARD if hard is None else hard, sigma)
+        return _questions.closest(self, _HARD if hard is None else hard, sigma, backend)
 
     def clash(self) -> Clash | None:
         """Return rows that cannot hold together, as few as deletion leaves; None if a block was found."""

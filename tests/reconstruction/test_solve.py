@@ -174,7 +174,7 @@ def test_the_least_error_and_the_widened_rows_equal_enumeration(seed, backend):
         weights = np.ones(len(rows), int) if sigma is None else np.rint(1000 / sigma).astype(int)
         answers = tried @ rows.matrix.T
         errors = np.abs(answers - np.clip(answers, rows.low, rows.high)) @ weights
-        mend = Reconstruction(rows, backend=backend).closest(sigma=sigma)
+        mend = Reconstruction(rows).closest(sigma=sigma, backend=backend)
         assert (mend.solution.status, mend.solution.value) == (Status.OPTIMAL, errors.min())
         assert int(weights @ np.abs(mend.errors)) == errors.min()
         assert mend.relaxed.satisfied_by(mend.solution.counts)
