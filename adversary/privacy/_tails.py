@@ -24,6 +24,7 @@ __all__ = ["cdf", "log_cdf", "log_sf", "ppf", "sf"]
 TERMS = 128
 SIGMA_EM = 14.0  # from here on Euler-Maclaurin is right to 1e-13 if the slope is at most SLOPE_EM
 SLOPE_EM = 0.3
+WIDEST = 1e24  # sigma2 from which neighbours cannot be told apart: the Gaussian's quantile is right to a double's digits
 EULER_MACLAURIN = (-1 / 24, 7 / 5760, -31 / 967680, 127 / 154828800, -73 / 3503554560)
 
 
@@ -225,7 +226,7 @@ def ppf(q: npt.ArrayLike, sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Flo
         return np.where(pi <= 0.5, low, high)
 
     for direction in (-1, 1):
-        active = np.arange(todo.size)
+        active = np.flatnonzero(var[todo] <= WIDEST)
         step = np.ones(todo.size)
         while active.size:
             here = x[active]

@@ -295,6 +295,11 @@ class Allocation:
         object.__setattr__(self, "level", MappingProxyType(level))
         object.__setattr__(self, "query", MappingProxyType(query))
 
+    def __reduce__(self) -> Any:
+        """Pickle with plain dicts: read-only views do not travel between processes."""
+        query = {name: dict(shares) for name, shares in self.query.items()}
+        return Allocation, (self.total, dict(self.level), query, self.title, self.source)
+
     @classmethod
     def load(cls, name: str) -> Allocation:
         """Return a published allocation by name, such as ``"2020-pl94-persons"``; see :meth:`names`."""

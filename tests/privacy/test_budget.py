@@ -205,6 +205,7 @@ def test_every_published_allocation_spends_its_budget_exactly(name: str) -> None
     assert spent == whole.total
     assert whole.title
     assert "Census" in whole.source
+    assert pickle.loads(pickle.dumps(whole)) == whole
     assert len(whole.table("bounded").splitlines()) == 2 + sum(len(q) for q in whole.query.values())
 
 

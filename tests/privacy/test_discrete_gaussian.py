@@ -175,6 +175,14 @@ def test_ppf_is_the_smallest_count_that_reaches_the_probability(sigma2: float, m
     assert dg.ppf(1.0, sigma2, mu) == np.inf
 
 
+def test_ppf_ends_where_neighbours_cannot_be_told_apart() -> None:
+    for sigma in (1e11, 1e30, 1e100):
+        q = dg.ppf([0.025, 0.3, 0.975], sigma**2, 3.0)
+        np.testing.assert_allclose(
+            q / sigma, [-1.959963984540054, -0.5244005127080407, 1.959963984540054], rtol=1e-10
+        )
+
+
 def test_zero_noise_is_a_point_mass() -> None:
     np.testing.assert_array_equal(dg.pmf([4, 5, 6], 0.0, 5), [0, 1, 0])
     np.testing.assert_array_equal(dg.cdf([4, 5, 6], 0.0, 5), [0, 1, 1])

@@ -43,10 +43,10 @@ def test_the_sum_is_the_convolution(sigma2: float, d: int) -> None:
     np.testing.assert_array_equal(sum_log_pmf(-s, sigma2, d), sum_log_pmf(s, sigma2, d))
 
 
-@pytest.mark.parametrize(("sigma2", "d"), [(0.05, 3), (0.5, 4), (2.0, 3)])
+@pytest.mark.parametrize(("sigma2", "d"), [(0.05, 3), (0.5, 4), (2.0, 3), (3.999, 2), (4.0, 2), (4.0, 3)])
 def test_far_tails_keep_their_digits(sigma2: float, d: int) -> None:
     s2 = mpmath.mpf(sigma2)
-    reach = 75
+    reach = 90
     norm = mpmath.fsum(mpmath.exp(-(n * n) / (2 * s2)) for n in range(-60, 61))
     one = {n: mpmath.exp(-(n * n) / (2 * s2)) / norm for n in range(-reach, reach + 1)}
     law = one
@@ -121,6 +121,12 @@ def test_from_sigma2_4_on_the_distance_is_nothing_as_the_shortcut_says(d: int) -
     assert sum_variation(4.0, d) == 0.0
     assert sum_variation(3.99, d) < 1e-13  # the sums themselves see only rounding here
     assert sum_variation(1.0, d) > 1e-9  # and would see a difference
+
+
+def test_sums_of_vast_noise_need_no_memory() -> None:
+    for sigma2 in (1e10, 1e18):
+        s = np.array([0, 1, -(10**9), 2**53])
+        np.testing.assert_allclose(sum_log_pmf(s, sigma2, 27), log_pmf(s, 27 * sigma2), rtol=1e-13)
 
 
 def test_sums_refuse_what_they_cannot_mean() -> None:
