@@ -36,8 +36,6 @@ from adversary.samplers.exact.plan import Domain
 from adversary.samplers.exact.windows import SMALL, Curve, climb, propagate, union_of_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from adversary.samplers.exact.factors import Base
     from adversary.samplers.exact.problem import Component, Problem
 
@@ -106,7 +104,7 @@ class Solver:
                     self.high[node] = min(self.high[node], np.floor(self._bound(upper, self.high, self.low)))
             if not propagate(self.low, self.high, problem.constraints):
                 bad = [n for n in problem.nodes if not self.low[n] <= self.high[n]]
-                raise self._contradiction(bad)
+                raise contradiction(self, bad)
             if before == (self.low, self.high):
                 break
 
@@ -143,11 +141,11 @@ class Solver:
         """Look at every integer of a support when no likely place had any weight."""
         low, high = self.low[node], self.high[node]
         if not high - low < _HUGE:
-            raise self._contradiction([node])
+            raise contradiction(self, [node])
         points = np.arange(low, high + 1)
         curve = Curve(points, self._evaluate_unary({node: points})[node], low, high)
         if not np.isfinite(curve.top):
-            raise self._contradiction([node])
+            raise contradiction(self, [node])
         return curve
 
     # -------------------------------------------------------------- the loop
@@ -352,7 +350,7 @@ class Solver:
         top = elimination.table.max() if elimination.table.size else -np.inf
         if not np.isfinite(top):
             if not windowed:
-                raise self._contradiction([n for n in component.nodes if n in problem.curved])
+                raise contradiction(self, [n for n in component.nodes if n in problem.curved])
             return None
         weight = float(np.log(np.exp(elimination.table - top).sum()) + top)
         proven = not windowed or (component.tree and whole and self._one_peak(component))
@@ -498,6 +496,3 @@ class Solver:
                 int(low), int(high - low) + 1, (bool(low > self.low[n]), bool(high < self.high[n]))
             )
         return out
-
-    def _contradiction(self, nodes: Iterable[int]) -> ModelError:
-        return contradiction(self, list(nodes))
