@@ -40,7 +40,7 @@ __all__ = [
 
 type Floats = npt.NDArray[np.float64]
 
-WIDE = 1.0 / (2.0 * math.pi)  # both series have the nome exp(-pi) here
+WIDE = 1.0 / (2.0 * math.pi)  # the terms of both series fall like exp(-pi k^2) here
 LARGEST = 2**62  # a difference of two such counts is still a 64-bit integer
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 

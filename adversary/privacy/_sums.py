@@ -86,6 +86,11 @@ def sum_residue_table(sigma2: float, d: int) -> npt.NDArray[np.float64]:
     ------
     BudgetError
         For a sigma2 or d that cannot be.
+
+    Examples
+    --------
+    >>> sum_residue_table(5.0, 27).shape
+    (27,)
     """
     d = _checked_groups(d)
     if float(checked_sigma2(sigma2)) == 0:

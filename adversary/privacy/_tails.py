@@ -151,7 +151,26 @@ def log_sf(x: npt.ArrayLike, sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> 
 
 
 def cdf(x: npt.ArrayLike, sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Floats:
-    """P(X <= x) under N_Z(mu, sigma2); parameters and errors as `log_cdf`.
+    """P(X <= x) under N_Z(mu, sigma2).
+
+    Parameters
+    ----------
+    x
+        Real; a fraction is rounded down.
+    sigma2
+        Noise parameter, >= 0 and finite.
+    mu
+        Centre, real.
+
+    Returns
+    -------
+    ndarray
+        Broadcast shape, in [0, 1]; below 1e-308 it is 0: use the logarithm.
+
+    Raises
+    ------
+    BudgetError, ReleaseError
+        As :func:`log_pmf`.
 
     Examples
     --------
@@ -162,7 +181,26 @@ def cdf(x: npt.ArrayLike, sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Flo
 
 
 def sf(x: npt.ArrayLike, sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Floats:
-    """P(X > x) under N_Z(mu, sigma2); parameters and errors as `log_sf`.
+    """P(X > x) under N_Z(mu, sigma2).
+
+    Parameters
+    ----------
+    x
+        Real; a fraction is rounded down.
+    sigma2
+        Noise parameter, >= 0 and finite.
+    mu
+        Centre, real.
+
+    Returns
+    -------
+    ndarray
+        Broadcast shape, in [0, 1]; below 1e-308 it is 0: use the logarithm.
+
+    Raises
+    ------
+    BudgetError, ReleaseError
+        As :func:`log_pmf`.
 
     Examples
     --------

@@ -164,6 +164,11 @@ def log_delta(rho: Any, epsilon_: float) -> float:
     Notes
     -----
     The infimum over alpha > 1 of (alpha - 1)(alpha rho - epsilon) + alpha ln(1 - 1/alpha) - ln(alpha - 1).
+
+    Examples
+    --------
+    >>> round(math.exp(log_delta("2.56", 17.158308712)) * 1e10, 6)
+    1.0
     """
     r = _number(rho)
     if not epsilon_ >= 0:
@@ -255,6 +260,11 @@ def epsilon_gaussian(rho: Any, delta: float) -> float:
     Notes
     -----
     Solves delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) (Balle & Wang, Thm. 8). Loads SciPy when called.
+
+    Examples
+    --------
+    >>> round(epsilon_gaussian("2.56", 1e-10), 6)
+    16.479388
     """
     from scipy.optimize import brentq
     from scipy.special import log_ndtr
@@ -281,6 +291,21 @@ def epsilon_gaussian(rho: Any, delta: float) -> float:
 def compose(budgets: Iterable[Any]) -> Rho:
     """Return the budget of several releases of the same people: zCDP budgets add, exactly (Bun & Steinke, Lemma 1.7).
 
+    Parameters
+    ----------
+    budgets
+        Budgets, exact; see :class:`~adversary.privacy.budget.Rho`.
+
+    Returns
+    -------
+    Rho
+        Their sum; infinite if one is.
+
+    Raises
+    ------
+    BudgetError
+        For what is no budget.
+
     Examples
     --------
     >>> compose(["0.1", "0.2"])
@@ -291,6 +316,20 @@ def compose(budgets: Iterable[Any]) -> Rho:
 
 def pure_to_zcdp(epsilon_: Any) -> Rho:
     """Return the zCDP budget that pure epsilon-DP implies: epsilon^2 / 2, exact (Bun & Steinke, Prop. 1.4).
+
+    Parameters
+    ----------
+    epsilon_
+        Pure budget, exact: text, int, Fraction.
+
+    Returns
+    -------
+    Rho
+
+    Raises
+    ------
+    BudgetError
+        For what is no budget.
 
     Examples
     --------

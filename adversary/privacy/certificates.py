@@ -193,6 +193,12 @@ class Certificate:
         Attribute -> epsilon of records that differ in its value only; empty where no words were given.
     locations
         Level -> epsilon of records that differ in their block within one of its areas.
+
+    Examples
+    --------
+    >>> print(Certificate(Rho("2.56"), 1e-10, 17.158).table())
+    rho = 64/25 = 2.56, delta = 1e-10, bounded neighbours
+    anything                           17.16
     """
 
     rho: Rho

@@ -42,7 +42,26 @@ __all__ = [
 
 
 def pmf(n: npt.ArrayLike, sigma2: npt.ArrayLike, mu: npt.ArrayLike = 0.0) -> Floats:
-    """Return P[X = n]; see :func:`log_pmf` for the parameters. Below 1e-308 it is 0: use the log.
+    """Return P[X = n] under N_Z(mu, sigma2).
+
+    Parameters
+    ----------
+    n
+        Integers; a float with a fraction has probability 0.
+    sigma2
+        Noise parameter, >= 0 and finite.
+    mu
+        Centre, real.
+
+    Returns
+    -------
+    ndarray
+        Broadcast shape, in [0, 1]; below 1e-308 it is 0: use the logarithm.
+
+    Raises
+    ------
+    BudgetError, ReleaseError
+        As :func:`log_pmf`.
 
     Examples
     --------

@@ -134,7 +134,26 @@ def log_pmf(n: npt.ArrayLike, scale: npt.ArrayLike, mu: npt.ArrayLike = 0) -> Fl
 
 
 def pmf(n: npt.ArrayLike, scale: npt.ArrayLike, mu: npt.ArrayLike = 0) -> Floats:
-    """Return P[X = n]; see :func:`log_pmf` for parameters and errors.
+    """Return P[X = n].
+
+    Parameters
+    ----------
+    n
+        Integers; a float with a fraction has probability 0.
+    scale
+        Scale of the noise, >= 0 and finite.
+    mu
+        Centre, whole.
+
+    Returns
+    -------
+    ndarray
+        Broadcast shape, in [0, 1]; below 1e-308 it is 0: use the logarithm.
+
+    Raises
+    ------
+    BudgetError, ReleaseError
+        As :func:`log_pmf`.
 
     Examples
     --------
@@ -188,7 +207,26 @@ def log_cdf(x: npt.ArrayLike, scale: npt.ArrayLike, mu: npt.ArrayLike = 0) -> Fl
 
 
 def log_sf(x: npt.ArrayLike, scale: npt.ArrayLike, mu: npt.ArrayLike = 0) -> Floats:
-    """Return log P[X > x]; parameters and errors as :func:`log_cdf`.
+    """Return log P[X > x], to relative accuracy in both tails.
+
+    Parameters
+    ----------
+    x
+        Real; a fraction is rounded down.
+    scale
+        Scale of the noise, >= 0 and finite.
+    mu
+        Centre, whole.
+
+    Returns
+    -------
+    ndarray
+        Broadcast shape.
+
+    Raises
+    ------
+    BudgetError, ReleaseError
+        As :func:`log_pmf`.
 
     Examples
     --------
@@ -200,12 +238,62 @@ def log_sf(x: npt.ArrayLike, scale: npt.ArrayLike, mu: npt.ArrayLike = 0) -> Flo
 
 
 def cdf(x: npt.ArrayLike, scale: npt.ArrayLike, mu: npt.ArrayLike = 0) -> Floats:
-    """Return P[X <= x]; parameters and errors as :func:`log_cdf`."""
+    """Return P[X <= x].
+
+    Parameters
+    ----------
+    x
+        Real; a fraction is rounded down.
+    scale
+        Scale of the noise, >= 0 and finite.
+    mu
+        Centre, whole.
+
+    Returns
+    -------
+    ndarray
+        Broadcast shape, in [0, 1]; below 1e-308 it is 0: use the logarithm.
+
+    Raises
+    ------
+    BudgetError, ReleaseError
+        As :func:`log_pmf`.
+
+    Examples
+    --------
+    >>> print(round(float(cdf(0, 2.0)), 12))
+    0.622459331202
+    """
     return np.asarray(np.exp(log_cdf(x, scale, mu)))[()]
 
 
 def sf(x: npt.ArrayLike, scale: npt.ArrayLike, mu: npt.ArrayLike = 0) -> Floats:
-    """Return P[X > x]; parameters and errors as :func:`log_cdf`."""
+    """Return P[X > x].
+
+    Parameters
+    ----------
+    x
+        Real; a fraction is rounded down.
+    scale
+        Scale of the noise, >= 0 and finite.
+    mu
+        Centre, whole.
+
+    Returns
+    -------
+    ndarray
+        Broadcast shape, in [0, 1]; below 1e-308 it is 0: use the logarithm.
+
+    Raises
+    ------
+    BudgetError, ReleaseError
+        As :func:`log_pmf`.
+
+    Examples
+    --------
+    >>> print(round(float(sf(-1, 2.0)), 12))
+    0.622459331202
+    """
     return np.asarray(np.exp(log_sf(x, scale, mu)))[()]
 
 

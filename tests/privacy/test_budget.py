@@ -176,12 +176,12 @@ def test_near_misses_are_named() -> None:
     whole = Allocation.load(PERSONS)
     with pytest.raises(BudgetError, match="did you mean 2020-pl94-persons"):
         Allocation.load("2020-pl94-person")
-    with pytest.raises(BudgetError, match=r"no level 'blok' \(did you mean 'block'\?\)"):
-        whole.share("blok", "detailed")
+    with pytest.raises(BudgetError, match=r"no level 'blocks' \(did you mean 'block'\?\)"):
+        whole.share("blocks", "detailed")
     with pytest.raises(
-        BudgetError, match=r"no query 'detailled' at level block \(did you mean 'detailed'\?\)"
+        BudgetError, match=r"no query 'detailed_' at level block \(did you mean 'detailed'\?\)"
     ):
-        whole.share("block", "detailled")
+        whole.share("block", "detailed_")
     assert whole.share("Block_Group", "Hispanic*CenRace") == whole.share("block group", "hispanic * cenrace")
     assert whole.share("US", "detailed") == whole.share("nation", "detailed")
 

@@ -119,7 +119,7 @@ def test_what_cannot_be_simulated_is_refused() -> None:
     with pytest.raises(ReleaseError, match="neither rho nor sigma2"):
         simulate({"block": 1}, allocation=whole, query="detailed", rho="0.1", seed=1)
     with pytest.raises(BudgetError, match="did you mean 'block'"):
-        simulate({"blok": 1}, allocation=whole, query="detailed", seed=1)
+        simulate({"blocks": 1}, allocation=whole, query="detailed", seed=1)
     for count in (2.5, math.nan, "many"):
         with pytest.raises(ReleaseError):
             simulate({"a": count}, rho="0.1", seed=1)
