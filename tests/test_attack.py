@@ -38,7 +38,9 @@ def test_the_literal_sampler_repeats_the_paper_and_the_coherent_one_the_model():
 def test_mcmc_agrees_with_exact_under_a_prior_a_million_wide():
     wide = two_level.assuming(elsewhere=Prior("DiscreteUniform", lower=0, upper=10**6))
     release = Release.from_counts(
-        {"block": 6, "block_group": 66, "rest": 57}, sigma2={"block": 5.0, "block_group": 2.5, "rest": 5.0}, groups={"rest": 10}
+        {"block": 6, "block_group": 66, "rest": 57},
+        sigma2={"block": 5.0, "block_group": 2.5, "rest": 5.0},
+        groups={"rest": 10},
     )
     wide = wide.assuming(known=4)
     exact, sampled = run(wide, release, draws=0), run(wide, release, "mcmc", seed=1, draws=2000)
@@ -50,7 +52,12 @@ def test_mcmc_agrees_with_exact_under_a_prior_a_million_wide():
 
 
 @scenario(target="first", source="a test of what the code has never seen")
-def never_seen(release, *, rate=Prior("Categorical", p=np.array([0.2, 0.5, 0.3])), children=Prior("Poisson", mu=1.5, shape=3)):
+def never_seen(
+    release,
+    *,
+    rate=Prior("Categorical", p=np.array([0.2, 0.5, 0.3])),
+    children=Prior("Poisson", mu=1.5, shape=3),
+):
     """Dependent priors, a vector prior, a difference, a product."""
     first = pm.Bernoulli("first", p=0.1 + 0.3 * rate)
     measured(release["a"], first + children.sum())
@@ -78,7 +85,8 @@ def test_thirty_siblings_one_by_one_equal_their_convolution():
     rng = np.random.default_rng(3)
     noisy = rng.integers(-2, 6, 30)
     release = Release.from_counts(
-        {"block": 1, "block_group": 40, "siblings": noisy.tolist()}, sigma2={"block": 5.0, "block_group": 2.0, "siblings": 5.0}
+        {"block": 1, "block_group": 40, "siblings": noisy.tolist()},
+        sigma2={"block": 5.0, "block_group": 2.0, "siblings": 5.0},
     )
     y = np.arange(120)
     total = np.ones(1)
@@ -94,7 +102,9 @@ def test_a_second_release_and_another_prior_cost_no_compilation():
     first = prepare(two_level, PAPER)
     other = Release.from_counts({"block": 5, "block_group": 9, "rest": 3}, rho="0.2", groups={"rest": 4})
     assert prepare(two_level.assuming(present=Prior("Bernoulli", p=0.01)), other) is first
-    assert prepare(two_level.assuming(known=1), other) is not first, "a known number may decide the shape of the model"
+    assert prepare(two_level.assuming(known=1), other) is not first, (
+        "a known number may decide the shape of the model"
+    )
     from adversary.samplers.closed import probability, two_level_log_odds
 
     expected = probability(two_level_log_odds(5, 9, 3, 0, 2.5, 2.5, 10.0, math.log(0.01) - math.log1p(-0.01)))
@@ -112,21 +122,27 @@ def test_a_scenario_that_looks_at_a_value_is_compiled_anew_for_another_value():
     one = Release.from_counts({"block": 10}, rho="0.1")
     two = Release.from_counts({"block": 20}, rho="0.1")
     assert prepare(window, one) is not prepare(window, two)
-    assert run(window, one, draws=0).posterior == pytest.approx(run(window, two, draws=0).posterior, abs=1e-14)
+    assert run(window, one, draws=0).posterior == pytest.approx(
+        run(window, two, draws=0).posterior, abs=1e-14
+    )
 
 
 @settings(max_examples=25, deadline=None)
 @given(x=st.integers(-30, 30), shift=st.sampled_from([0, 3, 10**6, 10**9, 10**15]))
 def test_the_answer_does_not_change_when_everything_shifts(x, shift):
     here = run(single_level, Release.from_counts({"block": x}, sigma2=5.0), draws=0)
-    there = run(single_level.assuming(known=shift), Release.from_counts({"block": x + shift}, sigma2=5.0), draws=0)
+    there = run(
+        single_level.assuming(known=shift), Release.from_counts({"block": x + shift}, sigma2=5.0), draws=0
+    )
     assert there.log_odds == here.log_odds
 
 
 @settings(max_examples=25, deadline=None)
 @given(x=st.integers(-50, 50))
 def test_one_more_person_shifts_the_log_odds_linearly(x):
-    here, next_ = (run(single_level, Release.from_counts({"block": v}, sigma2=5.0), draws=0).log_odds for v in (x, x + 1))
+    here, next_ = (
+        run(single_level, Release.from_counts({"block": v}, sigma2=5.0), draws=0).log_odds for v in (x, x + 1)
+    )
     assert next_ - here == pytest.approx(1 / 5.0, abs=1e-12)
 
 
@@ -134,7 +150,9 @@ def test_posteriors_average_to_the_prior_over_releases():
     p, n = 0.3, np.arange(-60, 62)
     chance = {k: dg.pmf(n - k, 5.0) for k in (0, 1)}
     one = single_level.assuming(present=Prior("Bernoulli", p=p))
-    posterior = np.array([run(one, Release.from_counts({"block": int(x)}, sigma2=5.0), draws=0).posterior for x in n])
+    posterior = np.array(
+        [run(one, Release.from_counts({"block": int(x)}, sigma2=5.0), draws=0).posterior for x in n]
+    )
     assert p * chance[1] @ posterior + (1 - p) * chance[0] @ posterior == pytest.approx(p, abs=1e-12)
 
 
@@ -164,7 +182,10 @@ def test_draws_are_independent_draws_of_the_exact_joint():
     w = [math.exp(float(dg.log_pmf(2 - k, PAPER["block"].sigma2))) for k in (0, 1)]
     j = np.arange(60)
     table = np.array(
-        [w[k] * dg.pmf(1 - k - j, PAPER["block_group"].sigma2) * dg.pmf(-1 - j, PAPER["rest"].noise_sigma2) for k in (0, 1)]
+        [
+            w[k] * dg.pmf(1 - k - j, PAPER["block_group"].sigma2) * dg.pmf(-1 - j, PAPER["rest"].noise_sigma2)
+            for k in (0, 1)
+        ]
     )
     expected = table[1, 0] / table.sum()
     assert abs(float(joint.mean()) - expected) < 4 * math.sqrt(expected * (1 - expected) / joint.size)
@@ -185,7 +206,11 @@ def test_the_same_seed_gives_the_same_result_in_every_dress():
         (lambda: run(two_level, PAPER, "nuts"), ScenarioError, "there are exact, gibbs, mcmc"),
         (lambda: run(two_level, PAPER, known=4), ScenarioError, "two_level.assuming\\(known=...\\)"),
         (lambda: run(two_level.assuming(present=1), PAPER), ModelError, "fixed by assumption"),
-        (lambda: run(two_level.assuming(present=Prior("Bernoulli", p=1.0)), PAPER), ModelError, "strictly between 0 and 1"),
+        (
+            lambda: run(two_level.assuming(present=Prior("Bernoulli", p=1.0)), PAPER),
+            ModelError,
+            "strictly between 0 and 1",
+        ),
         (lambda: run("two_level", PAPER), ScenarioError, "adversary.load"),
         (lambda: run(two_level, PAPER, seed=-1), ScenarioError, "seed"),
         (lambda: run(load("couple"), PAPER, "gibbs"), UnsupportedModelError, "no hand-written reference"),
@@ -213,4 +238,20 @@ def test_a_prior_that_is_flat_and_unmeasured_is_refused_by_name():
 
     with pytest.raises(ModelError, match="elsewhere"):
         run(never_measured, release, draws=0)
-    assert run(loose, release, draws=0).posterior == pytest.approx(run(load("uniqueness"), release, draws=0).posterior, abs=1e-12)
+    assert run(loose, release, draws=0).posterior == pytest.approx(
+        run(load("uniqueness"), release, draws=0).posterior, abs=1e-12
+    )
+
+
+def test_a_question_that_is_true_when_nobody_is_there_equals_brute_force():
+    # the target 1[sum of others = 0] is on where all unknowns are zero: its constant term is 0, not 1
+    release = Release.from_counts({"block": 2, "block_group": 1, "tract": 3}, sigma2=5.0)
+    a, b = np.ix_(np.arange(60), np.arange(60))
+    log_w = -2.0 - np.array([[math.lgamma(i + 1) + math.lgamma(j + 1) for j in range(60)] for i in range(60)])
+    log_w = log_w + dg.log_pmf(1 - 1 - a, 5.0) + dg.log_pmf(3 - 1 - a - b, 5.0)
+    w = np.exp(log_w)
+    result = run(load("unique_at"), release, draws=0)
+    assert result.posterior == pytest.approx(w[0].sum() / w.sum(), abs=1e-12)
+    assert result.prior == pytest.approx(math.exp(-1), abs=1e-12)
+    further = run(load("unique_at").assuming(level="tract"), release, draws=0)
+    assert further.posterior == pytest.approx(w[0, 0] / w.sum(), abs=1e-12)

@@ -188,7 +188,9 @@ class ExactAnswer:
         structure = self._structure
         if name == self.target:
             if structure.target_linear is not None:
-                return structure.target_linear, int(self._base.outputs[structure.target_output].ravel()[0])
+                return structure.target_linear, self._base.constant(
+                    structure.target_output, structure.target_linear
+                )
             return Linear(((structure.nodes[structure.target].form[0][0], Fraction(1)),)), 0
         if name in structure.shapes:
             entries = np.array(

@@ -226,7 +226,7 @@ class ExactModel:
         scale, offset = 1, 0
         if structure.target_linear is not None:
             scale = int(primitive(structure.target_linear)[1])
-            offset = int(base.outputs[structure.target_output].ravel()[0])
+            offset = base.constant(structure.target_output, structure.target_linear)
         first, last = solver.low[structure.target], solver.high[structure.target]
         if last - first < SMALL:
             table, low = _embed(table, low, int(first), int(last))

@@ -30,6 +30,7 @@ from adversary.samplers.exact.runner import Runner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from adversary.samplers.exact.forms import Linear
     from adversary.samplers.exact.structure import Group, Structure
 
 __all__ = ["Base", "FactorTables"]
@@ -47,6 +48,11 @@ class Base:
     switch: NDArray[np.int64]
     outputs: list[Array]
     fixed: list[Array]
+
+    def constant(self, output: int, linear: Linear, index: tuple[int, ...] = ()) -> int:
+        """Return the constant term of a linear form: its value at all unknowns zero less the indicators that are on there."""
+        value = self.outputs[output][index] if index else self.outputs[output].ravel()[0]
+        return int(value) - int(sum(c for i, c in linear.coefs if self.switch[i] == 0))
 
 
 class FactorTables:
