@@ -15,7 +15,6 @@ import pytest
 from adversary.errors import BudgetError, ReleaseError
 from adversary.privacy.discrete_gaussian import log_pmf, pmf, sum_log_pmf, sum_residue_table, sum_variation
 
-mpmath.mp.dps = 50
 FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
 REFERENCE = json.loads((FOLDER / "kazan_reiter.json").read_text())
 
