@@ -116,6 +116,9 @@ class Bounds:
         infeasible, or time limit.
     seconds
         Wall time.
+    confirmed
+        Whether a second way agrees that no block has fewer than ``low``: single rows, or the other solver;
+        None if it was not asked (``low`` is 0) or did not finish.
     """
 
     low: int
@@ -124,6 +127,7 @@ class Bounds:
     high_block: NDArray[np.int64] | None
     status: Status
     seconds: float
+    confirmed: bool | None = None
 
     @property
     def certain(self) -> bool:

@@ -26,7 +26,7 @@ import numpy as np
 
 from adversary.errors import ModelError
 from adversary.reconstruction import _questions
-from adversary.reconstruction._program import Limits, Outcome, Program, Status, solve
+from adversary.reconstruction._program import Limits, Outcome, Program, Status, installed, solve
 from adversary.reconstruction.answers import Bounds, CellBounds, Claim, Clash, Flag, Mend, Solution, Top
 from adversary.reconstruction.constraints import LARGEST, UNBOUNDED, Constraints
 
@@ -198,7 +198,8 @@ class Reconstruction:
             return Flag("not flagged", free.counts, time.perf_counter() - start, None)
         if free.status is not Status.INFEASIBLE:
             return Flag("undecided", None, time.perf_counter() - start, None)
-        any_block = self.feasible(explain=False)
+        left = max(self.limits.seconds - time.perf_counter() + start, 0.0)
+        any_block = replace(self, limits=replace(self.limits, seconds=left)).feasible(explain=False)
         names = {Status.INFEASIBLE: "inconsistent", Status.TIME_LIMIT: "undecided"}
         verdict = names.get(any_block.status, "flagged")
         confirmed = any_block.confirmed if verdict == "inconsistent" else free.confirmed
@@ -229,17 +230,19 @@ class Reconstruction:
             k = int(np.flatnonzero(endless)[0])
             msg = f"no row bounds {self.configurations.label(k)}: add the block's number of households"
             raise ModelError(msg, k)
-        return self._bounds(coefficients, start, self.limits.seconds)
+        return self._bounds(coefficients, start)
 
-    def _bounds(self, coefficients: NDArray[np.int64], start: float, seconds: float) -> Bounds:
+    def _bounds(self, coefficients: NDArray[np.int64], start: float) -> Bounds:
         live = self.live
         cost = coefficients[live.columns]
         ends = np.stack([cost * live.program.lower, cost * live.program.upper])
         low, high = int(ends.min(axis=0).sum()), int(ends.max(axis=0).sum())
+        plain = low
         blocks: list[NDArray[np.int64] | None] = [None, None]
         statuses = []
         for side, sign in enumerate((1, -1)):
-            outcome = self.run(replace(live.program, cost=sign * cost), seconds - time.perf_counter() + start)
+            left = self.limits.seconds - time.perf_counter() + start
+            outcome = self.run(replace(live.program, cost=sign * cost), left)
             statuses.append(outcome.status)
             if outcome.values is not None:
                 blocks[side] = self.expand(outcome.values)
@@ -247,6 +250,14 @@ class Reconstruction:
                 break
             if outcome.bound is not None:
                 low, high = (max(low, outcome.bound), high) if side == 0 else (low, min(high, -outcome.bound))
+        confirmed: bool | None = None
+        if low >= 1 and Status.INFEASIBLE not in statuses:
+            # a certain harm is too grave a claim to rest on one solver's floating point
+            fewer = self.exists(coefficients, high=low - 1) if low > plain else None
+            if low <= plain or (fewer is not None and fewer.status is Status.INFEASIBLE):
+                confirmed = True
+            elif fewer is not None and fewer.values is not None:
+                blocks[0], low = self.expand(fewer.values), plain
         seen = [int(coefficients @ block) for block in blocks if block is not None]
         if Status.INFEASIBLE in statuses:
             status = Status.INFEASIBLE
@@ -254,7 +265,20 @@ class Reconstruction:
             status = Status.OPTIMAL
         else:
             status = Status.FEASIBLE if seen else Status.TIME_LIMIT
-        return Bounds(low, high, blocks[0], blocks[1], status, time.perf_counter() - start)
+        return Bounds(low, high, blocks[0], blocks[1], status, time.perf_counter() - start, confirmed)
+
+    def exists(
+        self, coefficients: NDArray[np.int64], low: int = -UNBOUNDED, high: int = UNBOUNDED
+    ) -> Outcome | None:
+        """Ask the *other* solver for a block with a count in a range; None if it is not asked or not here."""
+        other = "cpsat" if self.backend == "highs" else "highs"
+        if not self.confirm or not installed(other):
+            return None
+        p = self.live.program
+        matrix = np.vstack([p.matrix, coefficients[self.live.columns]])
+        ends = np.append(p.low, low), np.append(p.high, high)
+        program = replace(p, matrix=matrix, low=ends[0], high=ends[1], first=True)
+        return solve(program, other, self.limits, confirm=False)
 
     def cell_bounds(self, names: Sequence[str] | None = None, within: Picked = None) -> CellBounds:
         """Return the bounds of every cell of the table over some attributes.
@@ -284,8 +308,17 @@ class Reconstruction:
         b = self.cell_bounds(names, within)
         if b.status is Status.INFEASIBLE:
             return ()
-        at = np.flatnonzero((b.low == b.high) & (b.low >= 1))
-        return tuple(Claim(b.cells.label(int(g)), int(g), int(b.low[g])) for g in at)
+        cell, _ = self.configurations.cells(names)
+        counted, p = self.configurations.mask(within), self.constraints.propagation
+        claims = []
+        for g in np.flatnonzero((b.low == b.high) & (b.low >= 1)).tolist():
+            count, its = int(b.low[g]), (counted & (cell == g)).astype(np.int64)
+            if int(its @ p.least) < count or int(its @ p.greatest) > count:  # single rows do not settle it
+                others = (self.exists(its, high=count - 1), self.exists(its, low=count + 1))
+                if any(other is not None and other.values is not None for other in others):
+                    continue
+            claims.append(Claim(b.cells.label(g), g, count))
+        return tuple(claims)
 
     def most_likely(self) -> Solution:
         """Return a block of least cost, that is of greatest likelihood given the shares.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adversary.errors import ModelError
-from adversary.reconstruction._program import Program, Status
+from adversary.reconstruction._program import Program, Status, installed, solve
 from adversary.reconstruction.constraints import LARGEST, UNBOUNDED
 
 if TYPE_CHECKING:
@@ -208,6 +208,13 @@ def solution_variability(
     bound = households + others
     if outcome.bound is not None:
         bound = min(bound, constant - outcome.bound)
+    other = "cpsat" if block.backend == "highs" else "highs"
+    if bound == 0 and block.confirm and installed(other):
+        # certain disclosure is too grave a claim to rest on one solver
+        second = solve(program, other, block.limits, confirm=False)
+        if second.values is not None and second.bound is not None and constant - second.bound > 0:
+            farthest, bound = block.expand(second.values), constant - second.bound
+            value = distance(configurations, farthest, known, cell, counted)
     status = Status.OPTIMAL if value == bound else Status.FEASIBLE
     return Variability(status, value, bound, households, fixed, known, farthest, time.perf_counter() - start)
 

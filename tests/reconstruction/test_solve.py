@@ -455,3 +455,35 @@ def test_a_suppressed_property_leaves_its_size_open_between_none_and_ten(state):
     assert (bounds.low, bounds.high) == (0, 10)
     missing = combine(known, hud_constraints(table, HudRecord(-1, -1, -1, -1, {"pct_bed1": -1})))
     assert Reconstruction(missing).bounds(SUBSIDISED).high == 30
+
+
+def test_a_wrong_certainty_of_one_solver_is_caught_by_the_other(monkeypatch):
+    """HiGHS made to return a dearer block as the optimum: no certain count, no certain claim rests on it."""
+    from adversary.reconstruction import _highs
+
+    block = Reconstruction(two_cells().constraints([3, np.nan, np.nan]))
+    harm = {"size": "2"}
+    assert block.bounds(harm).low == 0
+
+    def lying(program, limits):
+        worst = np.array([0, 0, 3, 0])
+        return Outcome(Status.OPTIMAL, worst, int(program.cost @ worst))
+
+    monkeypatch.setattr(_highs, "run", lying)
+    bounds = block.bounds(harm)
+    assert (bounds.low, bounds.certain, bounds.confirmed) == (0, False, None)
+    assert bounds.low_block[2:].sum() < 3
+    assert block.certain_claims(["size"]) == ()
+    alone = replace(block, confirm=False)
+    assert alone.bounds(harm).certain, "without the second solver the lie passes: the check has power"
+    assert len(alone.certain_claims(["size"])) == 1
+
+
+def test_a_certain_count_says_whether_it_was_confirmed():
+    block = Reconstruction(two_cells().constraints([3, np.nan, 5]))
+    bounds = block.bounds({"size": "2"})
+    assert (bounds.low, bounds.high, bounds.confirmed) == (2, 2, True)
+    assert replace(block, confirm=False).bounds({"size": "2"}).confirmed in {None, True}
+    assert (
+        Reconstruction(two_cells().constraints([3, np.nan, np.nan])).bounds({"size": "2"}).confirmed is None
+    )

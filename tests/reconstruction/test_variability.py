@@ -145,3 +145,23 @@ def test_a_reference_that_breaks_a_row_and_cells_of_another_table_are_refused():
         solution_variability(block, np.arange(3))
     with pytest.raises(ModelError, match="no row bounds"):
         solution_variability(Reconstruction(queries.constraints([-1])))
+
+
+def test_a_wrong_uniqueness_of_one_solver_is_caught_by_the_other(monkeypatch):
+    from adversary.reconstruction import _highs
+    from adversary.reconstruction._program import Outcome
+
+    table = Configurations.product(Attribute("size", ("1", "2")), Attribute("child", ("no", "yes")))
+    queries = Queries(table, np.array([[1, 1, 1, 1]]), ("H3",), ("households",), ("household",))
+    block = Reconstruction(queries.constraints([2]))
+    reference = np.array([1, 0, 1, 0])
+
+    def lying(program, limits):
+        same = np.zeros(program.matrix.shape[1], dtype=np.int64)
+        same[:4] = reference
+        same[4:] = program.upper[4:]
+        return Outcome(Status.OPTIMAL, same, int(program.cost @ same))
+
+    monkeypatch.setattr(_highs, "run", lying)
+    found = solution_variability(block, reference=reference)
+    assert (found.value, found.unique) == (4, False)
