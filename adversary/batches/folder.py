@@ -1,0 +1,347 @@
+"""Many targets out of core: parts in a folder, written whole or not at all, continued where they stopped.
+
+What it is: a loop over pieces of a source, in this process or in several, and a manifest that says which part answers which
+piece of which input. The bytes are the same for any number of workers: a part depends on its piece alone. What it is not: a
+scheduler for several machines (use dask through :func:`adversary.batch`; the parts' names leave room for it).
+
+Held to account by ``tests/test_batches.py`` (killed and resumed; one worker against two; a changed input).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import tracemalloc
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adversary._version import __version__
+from adversary.batches.many import batch
+from adversary.batches.sources import digest_of, file_digest, needs, open_source
+from adversary.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import xarray as xr
+
+    from adversary.language import Scenario
+
+__all__ = ["BatchPlan", "batch_to_folder"]
+
+MANIFEST = "manifest.json"
+_SUFFIX = {"netcdf": ".nc", "parquet": ".parquet", "zarr": ".zarr"}
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """What a run would do, or did.
+
+    Parameters
+    ----------
+    folder
+        Where the parts are.
+    targets, parts
+        How many; None where the source is an iterator that was not run through.
+    done
+        Parts that were there already.
+    engine
+        What answers the first targets.
+    bytes_per_worker, seconds
+        Peak memory of one worker and time on all workers, scaled up from a measured sample (dry run), or the seconds it took.
+    """
+
+    folder: Path
+    targets: int | None
+    parts: int | None
+    done: int
+    engine: str
+    bytes_per_worker: int | None
+    seconds: float
+
+    def lines(self) -> list[str]:
+        """Return sentences."""
+        count = "an unknown number of" if self.targets is None else f"{self.targets:,}"
+        parts = "" if self.parts is None else f" in {self.parts} parts, {self.done} of them there already"
+        out = [f"{count} targets{parts}, in {self.folder}", f"answered by: {self.engine}"]
+        if self.bytes_per_worker is not None:
+            out.append(
+                f"about {self.bytes_per_worker / 1e6:,.0f} MB a worker, {self.seconds:,.1f} s (scaled up from a sample)"
+            )
+        else:
+            out.append(f"{self.seconds:,.1f} s")
+        return out
+
+
+def batch_to_folder(  # noqa: PLR0913 - options of one call, all with defaults
+    scenario: Scenario,
+    source: Any,
+    out: str | Path,
+    *,
+    chunk: int = 100_000,
+    workers: int = 1,
+    form: str | None = None,
+    carry: Sequence[str] = (),
+    tolerance: float = 1e-12,
+    dry_run: bool = False,
+    progressbar: bool = False,
+) -> BatchPlan:
+    """Answer one attack on more targets than memory holds.
+
+    Parameters
+    ----------
+    scenario, tolerance
+        As for :func:`adversary.batch`.
+    source
+        Path (``.parquet``, ``.nc``, ``.zarr``, ``.csv``), dataset, mapping of arrays, or iterator of datasets, with the variables
+        of :func:`adversary.batch`.
+    out
+        Folder of ``part-000000.nc`` and so on, and of ``manifest.json``. Where it has a manifest of the same question, only
+        missing or damaged parts are computed.
+    chunk
+        Targets a part. Below 1e5 the cost of a part shows.
+    workers
+        Processes. The bytes do not depend on it.
+    form
+        ``"netcdf"``, ``"parquet"`` or ``"zarr"``; that of the source by default.
+    carry
+        Columns that are copied to the answer and are neither published nor assumed, such as an identifier.
+    dry_run
+        Measure a sample, write nothing.
+    progressbar
+        Show the parts.
+
+    Returns
+    -------
+    BatchPlan
+
+    Raises
+    ------
+    ScenarioError
+        Where the folder holds the answer to another question, or a package is missing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from adversary import load
+    >>> data = {"block": [2, 0, 7], "block_sigma2": [5.0, 5.0, 5.0]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     plan = batch_to_folder(load("single_level"), data, folder, chunk=2)
+    >>> plan.targets, plan.parts, plan.engine
+    (3, 2, 'closed form, one level')
+    """
+    if chunk < 1 or workers < 1:
+        msg = f"chunk and workers must be at least 1, got {chunk} and {workers}"
+        raise ScenarioError(msg, (chunk, workers))
+    form = form or _SUFFIX_FORM.get(Path(source).suffix if isinstance(source, str | Path) else "", "netcdf")
+    if form not in _SUFFIX:
+        msg = f"form must be one of {', '.join(_SUFFIX)}, got {form!r}"
+        raise ScenarioError(msg, form)
+    if form != "netcdf":
+        needs({"parquet": "pyarrow", "zarr": "zarr"}[form], f"writing {form}")
+    data = open_source(source, chunk)
+    folder = Path(out)
+    job = _Job(scenario, tuple(carry), tolerance, form)
+    parts = None if data.targets is None else -(-data.targets // chunk)
+    head = {
+        "adversary": __version__,
+        "scenario": scenario.name,
+        "assumptions": repr(scenario),
+        "input": data.identity,
+        "chunk": chunk,
+        "form": form,
+        "tolerance": tolerance,
+        "carry": list(carry),
+    }
+    manifest = _Manifest(folder, head)
+    if dry_run:
+        return _measure(job, data.pieces(), folder, data.targets, parts, len(manifest.parts), chunk, workers)
+    start = time.perf_counter()
+    done = len(manifest.parts)
+    engines: dict[str, None] = {}
+    todo = _todo(data.pieces(), manifest, job, parts if progressbar else -1)
+    for number, record in _run(job, todo, folder, workers):
+        manifest.add(number, record)
+    for record in manifest.parts.values():
+        engines.update(dict.fromkeys([record["engine"]]))
+    manifest.finish()
+    found = sum(r["targets"] for r in manifest.parts.values())
+    seconds = time.perf_counter() - start
+    return BatchPlan(folder, found, len(manifest.parts), done, ", ".join(engines), None, seconds)
+
+
+_SUFFIX_FORM = {".parquet": "parquet", ".zarr": "zarr"}
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a worker needs; pickled once a part."""
+
+    scenario: Scenario
+    carry: tuple[str, ...]
+    tolerance: float
+    form: str
+
+    def file(self, number: int) -> str:
+        return f"part-{number:06d}{_SUFFIX[self.form]}"
+
+    def answer(self, piece: xr.Dataset) -> xr.Dataset:
+        found = batch(self.scenario, piece.drop_vars(list(self.carry)), tolerance=self.tolerance)
+        return found.assign({name: piece[name] for name in self.carry})
+
+    def write(self, piece: xr.Dataset, folder: Path, number: int) -> dict[str, Any]:
+        """Answer a piece and put the part in its place in one step."""
+        answer = self.answer(piece)
+        final = folder / self.file(number)
+        draft = folder / f".{final.name}.{os.getpid()}"
+        if self.form == "netcdf":
+            answer.to_netcdf(draft, engine="h5netcdf")
+        elif self.form == "parquet":
+            _to_parquet(answer, draft)
+        else:
+            answer.to_zarr(draft, mode="w", consolidated=False)
+            if final.exists():
+                shutil.rmtree(final)
+        draft.replace(final)
+        return {
+            "file": final.name,
+            "targets": int(answer["risk"].size),
+            "engine": answer.attrs["engine"],
+            "input": digest_of(piece),
+            "sha256": file_digest(final),
+        }
+
+
+def _to_parquet(answer: xr.Dataset, draft: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    like = answer["risk"]
+    columns = {
+        str(n): answer[n].broadcast_like(like).transpose(*like.dims).values.ravel() for n in answer.variables
+    }
+    table = pa.table(columns).replace_schema_metadata({k: str(v) for k, v in answer.attrs.items()})
+    pq.write_table(table, draft)
+
+
+class _Manifest:
+    """``manifest.json``: the question, and each part with the hash of its input and of its bytes."""
+
+    def __init__(self, folder: Path, head: Mapping[str, Any]) -> None:
+        self.folder, self.head = folder, dict(head)
+        self.parts: dict[int, dict[str, Any]] = {}
+        path = folder / MANIFEST
+        if not path.is_file():
+            return
+        old = json.loads(path.read_text(encoding="utf-8"))
+        wrong = [k for k, v in self.head.items() if old.get(k) != v]
+        if wrong:
+            msg = (
+                f"{folder} holds the answer to another question ({wrong[0]} was {old.get(wrong[0])!r} and is "
+                f"{self.head[wrong[0]]!r}): give another folder, or delete this one"
+            )
+            raise ScenarioError(msg, wrong)
+        for record in old["parts"]:
+            file = folder / record["file"]
+            if file.exists() and file_digest(file) == record["sha256"]:
+                self.parts[int(file.name[5:11])] = record
+
+    def add(self, number: int, record: dict[str, Any]) -> None:
+        """Remember a part; the file is replaced in one step."""
+        self.parts[number] = record
+        self._write(complete=False)
+
+    def finish(self) -> None:
+        """Say that nothing is missing."""
+        self._write(complete=True)
+
+    def _write(self, *, complete: bool) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        parts = [self.parts[k] for k in sorted(self.parts)]
+        text = json.dumps({**self.head, "complete": complete, "parts": parts}, indent=1, ensure_ascii=False)
+        draft = self.folder / f".{MANIFEST}.{os.getpid()}"
+        draft.write_text(text + "\n", encoding="utf-8")
+        draft.replace(self.folder / MANIFEST)
+
+
+def _todo(
+    pieces: Iterator[xr.Dataset], manifest: _Manifest, job: _Job, total: int | None
+) -> Iterator[tuple[int, xr.Dataset]]:
+    """Yield the pieces that no sound part answers yet."""
+    if total != -1:
+        from tqdm import tqdm
+
+        pieces = iter(tqdm(pieces, total=total, unit="part"))
+    for number, piece in enumerate(pieces):
+        record = manifest.parts.get(number)
+        # the whole input has one hash where it is a file; pieces of an iterator are compared one by one
+        if record is not None and (manifest.head["input"] is not None or record["input"] == digest_of(piece)):
+            continue
+        missing = [c for c in job.carry if c not in piece]
+        if missing:
+            msg = f"the targets have no column {missing[0]!r} to carry: they have {', '.join(map(str, piece.variables))}"
+            raise ScenarioError(msg, missing)
+        yield number, piece
+
+
+def _run(
+    job: _Job, todo: Iterator[tuple[int, xr.Dataset]], folder: Path, workers: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for draft in folder.glob(".part-*"):  # left behind by a run that was killed
+        with contextlib.suppress(OSError):
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+    if workers == 1:
+        for number, piece in todo:
+            yield number, job.write(piece, folder, number)
+        return
+    waiting: deque[tuple[int, Future[dict[str, Any]]]] = deque()
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for number, piece in todo:
+            waiting.append((number, pool.submit(job.write, piece, folder, number)))
+            if len(waiting) >= 2 * workers:  # memory is bounded by the pieces under way
+                first, future = waiting.popleft()
+                yield first, future.result()
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+
+
+def _measure(  # noqa: PLR0913, PLR0917 - all that the plan repeats
+    job: _Job,
+    pieces: Iterator[xr.Dataset],
+    folder: Path,
+    targets: int | None,
+    parts: int | None,
+    done: int,
+    chunk: int,
+    workers: int,
+) -> BatchPlan:
+    """Time a sample of the first piece: few targets where the exact engine answers, many where a closed form does."""
+    piece = next(pieces, None)
+    if piece is None:
+        return BatchPlan(folder, 0, 0, done, "nothing", 0, 0.0)
+    dim = max(piece.sizes, key=lambda d: piece.sizes[d]) if piece.sizes else None
+
+    def first(n: int) -> xr.Dataset:
+        return piece if dim is None else piece.isel({dim: slice(0, n)})
+
+    engine = job.answer(first(2)).attrs["engine"]  # compiles, so that the clock does not
+    sample = first(8 if "exact" in engine else 20_000)
+    tracemalloc.start()
+    start = time.perf_counter()
+    answer = job.answer(sample)
+    seconds = time.perf_counter() - start
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    n = max(int(answer["risk"].size), 1)
+    left = (targets or 0) * (1 - done / parts if parts else 1)
+    size = int(piece.nbytes + peak / n * min(chunk, targets or chunk))
+    return BatchPlan(folder, targets, parts, done, engine, size, seconds / n * left / workers)
