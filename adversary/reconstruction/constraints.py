@@ -221,6 +221,15 @@ def combine(*parts: Constraints) -> Constraints:
     ------
     ModelError
         If they are over different tables of configurations.
+
+    Examples
+    --------
+    >>> from adversary.reconstruction.households import household_configurations
+    >>> from adversary.reconstruction.tables import HudRecord, census_queries, hud_constraints
+    >>> table = household_configurations()
+    >>> census = census_queries(table).constraints([1, 1] + [0] * 6 + [1] + [0] * 8 + [1, 0, 0])
+    >>> combine(census, hud_constraints(table, HudRecord(total_units=1)))
+    <Constraints: 21 rows of 7 tables over 1792 configurations>
     """
     first = parts[0]
     for part in parts:

@@ -398,6 +398,12 @@ def to_xarray(configurations: Configurations, counts: ArrayLike, name: str = "ho
     -------
     xarray.DataArray
         Last dimension ``configuration``, with one coordinate an attribute along it.
+
+    Examples
+    --------
+    >>> table = Configurations.product(Attribute("size", ("1", "2"), (1, 2)), Attribute("child", ("no", "yes")))
+    >>> to_xarray(table, [2, 0, 1, 0]).coords["size"].values.tolist()
+    ['1', '1', '2', '2']
     """
     import xarray as xr
 
@@ -431,6 +437,14 @@ def from_xarray(array: xr.DataArray) -> tuple[Configurations, NDArray[np.int64]]
     ------
     ModelError
         If counts are negative or not whole, or a dimension has no labels.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> array = xr.DataArray([[2, 0], [1, 0]], coords={"size": [1, 2], "child": ["no", "yes"]})
+    >>> table, counts = from_xarray(array)
+    >>> table, counts.tolist()
+    (<Configurations: 4 of size (2), child (2)>, [2, 0, 1, 0])
     """
     values = np.asarray(array.values)
     whole = np.issubdtype(values.dtype, np.integer) or bool(

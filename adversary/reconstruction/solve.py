@@ -84,6 +84,21 @@ class Reconstruction:
     >>> bounds = block.bounds({"size": "2", "child": "yes"})
     >>> bounds.low, bounds.high, bounds.certain
     (2, 2, True)
+    >>> best = block.most_likely()
+    >>> best.status, best.counts.tolist()
+    (<Status.OPTIMAL: 'optimal'>, [1, 0, 0, 2])
+    >>> top = block.top(5)
+    >>> len(top), top.exhausted, top.cut
+    (1, True, False)
+    >>> block.flag({"child": "yes"}).verdict, block.flag({"size": "2", "child": "no"}).verdict
+    ('flagged', 'not flagged')
+    >>> block.certain_claims(["size"])[0].what
+    'size=1'
+    >>> wrong = Reconstruction(asked.constraints([3, 4, 2]))
+    >>> str(wrong.feasible().clash)
+    'H3 all (3) against H13 2 (4)'
+    >>> wrong.closest().missed
+    1
     """
 
     constraints: Constraints

@@ -174,6 +174,12 @@ def hud_queries(configurations: Configurations, home: str = "1") -> Queries:
         A table with property and bedrooms.
     home
         Level of ``property``.
+
+    Examples
+    --------
+    >>> from adversary.reconstruction.households import household_configurations
+    >>> hud_queries(household_configurations()).cell[:3]
+    ('households', 'people_per_unit', 'pct_bed1')
     """
     its = configurations.mask({"property": home})
     table = f"HUD {home}"
@@ -199,6 +205,17 @@ def publish_hud(configurations: Configurations, counts: ArrayLike, home: str = "
     -------
     HudRecord
         With everybody reporting and all units occupied.
+
+    Examples
+    --------
+    >>> from adversary.reconstruction.households import household_configurations
+    >>> table = household_configurations()
+    >>> couples = table.histogram([[1, 1, 1, 0, 0, 0]]) * 12  # in property 1, 0-1 bedrooms, size 2
+    >>> printed = publish_hud(table, couples)
+    >>> printed.number_reported, printed.people_per_unit, printed.percents["pct_bed1"]
+    (12, 2.0, 100.0)
+    >>> publish_hud(table, couples // 2).number_reported
+    -4
     """
     queries = hud_queries(configurations, home)
     n, people, *parts = queries.answers(counts).tolist()
@@ -248,6 +265,14 @@ def hud_constraints(
     200)``, a mean m to one decimal likewise, in exact arithmetic. Households of the property that did not
     report may be anything, so the upper ends grow by their greatest number. A suppressed number of reports
     leaves at most 10 households in the property, which takes it that all of them report.
+
+    Examples
+    --------
+    >>> from adversary.reconstruction.households import household_configurations
+    >>> line = HudRecord(total_units=250, number_reported=250, pct_occupied=100, percents={"pct_bed1": 40})
+    >>> rows = hud_constraints(household_configurations(), line)
+    >>> rows.row(1)
+    Row(table='HUD 1', cell='pct_bed1', low=99, high=101)
     """
     queries = hud_queries(configurations, home)
 

@@ -179,6 +179,19 @@ def solution_variability(
     -----
     arXiv 2407.04776, eq. 3. For references x and y: ``d(x, z) <= d(x, y) + d(y, z) <= 2 d_max(y)`` for every
     z.
+
+    Examples
+    --------
+    >>> from adversary.reconstruction.households import Attribute, Configurations
+    >>> from adversary.reconstruction.constraints import Queries
+    >>> from adversary.reconstruction.solve import Reconstruction
+    >>> table = Configurations.product(Attribute("size", ("1", "2")), Attribute("child", ("no", "yes")))
+    >>> rows = np.array([[1, 1, 1, 1], [0, 0, 1, 1]])
+    >>> asked = Queries(table, rows, ("H3", "H13"), ("households", "of two"), ("household",) * 2)
+    >>> block = Reconstruction(asked.constraints([3, 1]))
+    >>> found = solution_variability(block, reference=[1, 1, 1, 0])
+    >>> found.value, round(found.share, 2), solution_variability(block, ["size"]).unique
+    (4, 0.67, True)
     """
     start = time.perf_counter()
     configurations = block.configurations
