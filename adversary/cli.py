@@ -7,6 +7,7 @@ Held to account by ``tests/test_cli.py``.
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import math
 import sys
@@ -22,8 +23,25 @@ from adversary.errors import AdversaryError, ScenarioError
 __all__ = ["main"]
 
 
+_ELSEWHERE = {
+    "check": "adversary.cli_study:check_command",
+    "study": "adversary.cli_study:study_command",
+}
+"""Commands that live in files of their own, imported when they are asked for."""
+
+
 class _Group(click.Group):
-    """Turns every error raised on purpose into one sentence on standard error and exit code 2."""
+    """Finds commands in their files, and turns every error raised on purpose into one sentence and exit code 2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_ELSEWHERE})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        module, name = _ELSEWHERE[cmd_name].split(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
