@@ -45,25 +45,31 @@ def one_cell(name, target):
 def fill_out_total():
     release = Release.from_counts({"block": 2, "total": 12}, sigma2={"block": 3.0, "total": 1.5})
     scenario = load("fill_out_total").assuming(known=1, known_total=9, answered=Prior("Bernoulli", p=0.8))
-    return scenario, release, [
-        (x, bernoulli(x, 0.8) + noise(2, 1 + x, 3.0) + noise(12, 9 + x, 1.5)) for x in (0, 1)
-    ]
+    return (
+        scenario,
+        release,
+        [(x, bernoulli(x, 0.8) + noise(2, 1 + x, 3.0) + noise(12, 9 + x, 1.5)) for x in (0, 1)],
+    )
 
 
 def lying_cells():
     release = Release.from_counts({"block": 2, "other": 4}, sigma2={"block": 3.0, "other": 1.5})
     scenario = load("lying_cells").assuming(known=1, known_other=5, truthful=Prior("Bernoulli", p=0.9))
-    return scenario, release, [
-        (x, bernoulli(x, 0.9) + noise(2, 1 + x, 3.0) + noise(4, 5 + 1 - x, 1.5)) for x in (0, 1)
-    ]
+    return (
+        scenario,
+        release,
+        [(x, bernoulli(x, 0.9) + noise(2, 1 + x, 3.0) + noise(4, 5 + 1 - x, 1.5)) for x in (0, 1)],
+    )
 
 
 def moved():
     release = Release.from_counts({"here": 2, "there": 4}, sigma2={"here": 3.0, "there": 1.5})
     scenario = load("moved").assuming(known_here=2, known_there=3)
-    return scenario, release, [
-        (x, bernoulli(x, 0.2) + noise(2, 2 + 1 - x, 3.0) + noise(4, 3 + x, 1.5)) for x in (0, 1)
-    ]
+    return (
+        scenario,
+        release,
+        [(x, bernoulli(x, 0.2) + noise(2, 2 + 1 - x, 3.0) + noise(4, 3 + x, 1.5)) for x in (0, 1)],
+    )
 
 
 def couple():
@@ -78,14 +84,23 @@ def couple():
 
 def two_level(prior=None):
     release = Release.from_counts(
-        {"block": 4, "block_group": 3, "rest": -1}, sigma2={"block": 5.0, "block_group": 2.0, "rest": 5.0}, groups={"rest": 6}
+        {"block": 4, "block_group": 3, "rest": -1},
+        sigma2={"block": 5.0, "block_group": 2.0, "rest": 5.0},
+        groups={"rest": 6},
     )
     scenario = load("two_level").assuming(known=2, present=Prior("Bernoulli", p=0.4))
     if prior is not None:
         scenario = scenario.assuming(elsewhere=prior)
     log_prior = (lambda _: 0.0) if prior is None else (lambda y: poisson(y, prior.parameters["mu"]))
     weights = [
-        (x, bernoulli(x, 0.4) + log_prior(y) + noise(4, 2 + x, 5.0) + noise(3, 2 + x + y, 2.0) + noise(-1, y, 30.0))
+        (
+            x,
+            bernoulli(x, 0.4)
+            + log_prior(y)
+            + noise(4, 2 + x, 5.0)
+            + noise(3, 2 + x + y, 2.0)
+            + noise(-1, y, 30.0),
+        )
         for x in (0, 1)
         for y in range(FAR)
     ]
@@ -125,11 +140,18 @@ def presence_total():
 
 
 def uniqueness():
-    release = Release.from_counts({"block": 2, "tract": -1, "state": 1}, sigma2={"block": 3.0, "tract": 1.0, "state": 0.5})
+    release = Release.from_counts(
+        {"block": 2, "tract": -1, "state": 1}, sigma2={"block": 3.0, "tract": 1.0, "state": 0.5}
+    )
     scenario = load("uniqueness").assuming(present=Prior("Bernoulli", p=1 / 864))
-    return scenario, release, [
-        (x, bernoulli(x, 1 / 864) + noise(2, x, 3.0) + noise(-1, x, 1.0) + noise(1, x, 0.5)) for x in (0, 1)
-    ]
+    return (
+        scenario,
+        release,
+        [
+            (x, bernoulli(x, 1 / 864) + noise(2, x, 3.0) + noise(-1, x, 1.0) + noise(1, x, 0.5))
+            for x in (0, 1)
+        ],
+    )
 
 
 def unique_at():
@@ -147,7 +169,8 @@ def cells(name, target):
     release = Release.from_counts({"cells": seen}, sigma2=1.5)
     scenario = load(name).assuming(known=known, **{target: Prior("Categorical", p=p)})
     weights = [
-        (k, math.log(p[k]) + sum(noise(seen[i], int(known[i]) + (i == k), 1.5) for i in range(4))) for k in range(4)
+        (k, math.log(p[k]) + sum(noise(seen[i], int(known[i]) + (i == k), 1.5) for i in range(4)))
+        for k in range(4)
     ]
     return scenario, release, weights
 
@@ -180,12 +203,16 @@ def test_exact_is_brute_force_to_ten_digits(name):
     posterior = prepare(scenario, release).answer(scenario, release).posterior
     found = dict(zip(posterior.support.tolist(), posterior.p.tolist(), strict=True))
     assert set(expected) <= set(found)
-    for value in found:
-        assert found[value] == pytest.approx(expected.get(value, 0.0), abs=1e-10)
+    for value, p in found.items():
+        assert p == pytest.approx(expected.get(value, 0.0), abs=1e-10)
 
 
 def test_every_installed_scenario_of_ours_is_held_to_brute_force():
-    ours = {k for k, s in list_scenarios().items() if not isinstance(s, str) and s.__module__.startswith("adversary_models")}
+    ours = {
+        k
+        for k, s in list_scenarios().items()
+        if not isinstance(s, str) and s.__module__.startswith("adversary_models")
+    }
     assert ours == {name.split(",")[0] for name in CASES}
 
 
