@@ -46,6 +46,7 @@ SCALE = 1000
 SUPPORT = "microdata sample"
 """Name of the row that rules out configurations with share zero."""
 _HARD = ("H3", SUPPORT)
+_LARGE = 1200  # configurations above which HiGHS's presolve pays for bounds
 
 
 class _Live(NamedTuple):
@@ -253,11 +254,16 @@ class Reconstruction:
         ends = np.stack([cost * live.program.lower, cost * live.program.upper])
         low, high = int(ends.min(axis=0).sum()), int(ends.max(axis=0).sum())
         plain = low
-        blocks: list[NDArray[np.int64] | None] = [None, None]
-        statuses = []
+        # a block found first serves as a witness for both ends, should the search for them be cut short
+        first = self.feasible(explain=False)
+        blocks: list[NDArray[np.int64] | None] = [first.counts, first.counts]
+        statuses = [first.status]
+        program = replace(live.program, presolve=len(live.columns) > _LARGE)
         for side, sign in enumerate((1, -1)):
+            if first.status is Status.INFEASIBLE:
+                break
             left = self.limits.seconds - time.perf_counter() + start
-            outcome = self.run(replace(live.program, cost=sign * cost), left)
+            outcome = self.run(replace(program, cost=sign * cost), left)
             statuses.append(outcome.status)
             if outcome.values is not None:
                 blocks[side] = self.expand(outcome.values)
