@@ -19,14 +19,11 @@ Held to account by ``tests/test_language.py``.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-import dis
 import importlib
 import importlib.util
 import inspect
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from adversary.errors import ModelError, ScenarioError
+from adversary.declaring import declared_arguments, full_precision, module_from_file, require_double_precision
+from adversary.errors import ScenarioError
 from adversary.priors import _PriorSpec, as_number, is_prior
 from adversary.privacy.discrete_gaussian import sum_variation
 from adversary.release.measurement import Measurement, Release
@@ -245,7 +243,7 @@ class Scenario:
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__
         self.__module__, self.__doc__, self.__wrapped__ = function.__module__, function.__doc__, function
         self.origin = f"{function.__module__}:{function.__qualname__}"
-        self.defaults = MappingProxyType(_arguments(function))
+        self.defaults = MappingProxyType(declared_arguments(function))
         self.assumptions: Mapping[str, Any] = self.defaults
         self.cache: dict[Any, Any] = {}
 
@@ -273,7 +271,7 @@ class Scenario:
         import pytensor.tensor as pt
 
         require_release(self, release)
-        _require_double_precision(release)
+        require_double_precision(release)
         missing = [k for k, v in self.assumptions.items() if v is inspect.Parameter.empty]
         if missing:
             msg = f"{self.name} needs a value for {', '.join(missing)}: write {self.name}.assuming({missing[0]}=...)"
@@ -282,7 +280,7 @@ class Scenario:
         view = _ReleaseView(building)
         token = _BUILDING.set(building)
         try:
-            with _full_precision(), pm.Model(coords=self._coords(view)) as model:
+            with full_precision(), pm.Model(coords=self._coords(view)) as model:
                 arguments = {k: self._argument(k, v, hold) for k, v in self.assumptions.items()}
                 self.function(view, **arguments)
                 if self.target in arguments and self.target not in model.named_vars:
@@ -432,7 +430,7 @@ def resolve(origin: str) -> Scenario:
     """
     if "::" in origin:
         path_text, name = origin.rsplit("::", 1)
-        module = _module_from_file(Path(path_text))
+        module = module_from_file(Path(path_text))
     else:
         module_name, name = origin.split(":", 1)
         module = importlib.import_module(module_name)
@@ -449,28 +447,6 @@ def resolve(origin: str) -> Scenario:
     if "::" in origin:
         found.origin = f"{Path(path_text).resolve()}::{name}"
     return found
-
-
-def _module_from_file(path: Path) -> Any:
-    path = path.resolve()
-    if not path.is_file():
-        msg = f"there is no file {str(path)!r}: write the path of a Python file, two colons and the scenario's name"
-        raise ScenarioError(msg, path)
-    name = f"adversary_file_{path.stem}_{abs(hash(str(path))):x}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        msg = f"{str(path)!r} cannot be read as a Python file: its name must end in .py"
-        raise ScenarioError(msg, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
 
 
 def scenario(
@@ -520,61 +496,9 @@ def scenario(
     return declare
 
 
-def _arguments(function: Callable[..., None]) -> dict[str, Any]:
-    """Return argument -> default of a scenario function, or refuse it."""
-    parameters = list(inspect.signature(function).parameters.values())
-    if not parameters or parameters[0].name != "release":
-        msg = f"the first argument of {function.__name__} must be release, what the adversary sees"
-        raise ScenarioError(msg, function)
-    variadic = [p.name for p in parameters if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if variadic:
-        msg = f"{function.__name__} takes *{variadic[0]}: name every assumption, so that the signature is the threat model"
-        raise ScenarioError(msg, function)
-    loaded: set[str] = set()
-    for step in dis.get_instructions(function):
-        if step.opname.startswith("LOAD"):
-            loaded.update(step.argval if isinstance(step.argval, tuple) else [step.argval])
-    unused = [p.name for p in parameters if p.name not in loaded]
-    if unused:
-        what = "what is released" if unused[0] == "release" else "an assumption that changes nothing"
-        msg = f"{function.__name__} never uses its argument {unused[0]!r} ({what}): use it or take it out"
-        raise ScenarioError(msg, unused[0])
-    return {p.name: p.default for p in parameters[1:]}
-
-
 def require_release(scenario: Scenario, release: Any) -> None:
     """Refuse what is not a release, with the way to build one."""
     if not isinstance(release, Release):
         given = type(release).__name__
         msg = f"{scenario.name} takes a Release, got {given}: build one with Release.from_counts or Release.read"
         raise ScenarioError(msg, release)
-
-
-@contextlib.contextmanager
-def _full_precision() -> Iterator[None]:
-    """Let PyTensor read a Python number as int64 or float64 while a scenario is built.
-
-    Its own habit is the smallest type that holds the number, and log-probabilities follow: ``pm.Poisson("y", 50)`` is then
-    off by 3.7e-6 at 60, silently.
-    """
-    from pytensor.scalar import basic
-
-    before = basic.autocast_int.dtypes
-    basic.autocast_int.dtypes = ("int64",)
-    try:
-        with basic.autocast_float_as("float64"):
-            yield
-    finally:
-        basic.autocast_int.dtypes = before
-
-
-def _require_double_precision(release: Release) -> None:
-    import pytensor
-
-    if pytensor.config.floatX != "float64":
-        worst = max((int(np.max(np.abs(m.value))) for m in release.values()), default=0)
-        msg = (
-            f"pytensor.config.floatX is {pytensor.config.floatX}, in which a count such as {worst} is not kept (limit 2^15 for "
-            "observed counts): unset it, or set floatX=float64"
-        )
-        raise ModelError(msg, pytensor.config.floatX)

@@ -22,7 +22,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,12 +29,19 @@ from typing import Any
 import numpy as np
 
 from adversary.errors import FileFormatError, ReleaseError
-from adversary.privacy.budget import Rho, noise_scale
+from adversary.release._values import (
+    LARGEST_COUNT,
+    constant,
+    integer_value,
+    no_repeats,
+    noise,
+    one_integer,
+    sigma2_of,
+    without_null,
+)
 
 __all__ = ["LARGEST_COUNT", "Measurement", "Release"]
 
-LARGEST_COUNT = 2**53
-"""Counts beyond this lose digits in double precision and are refused."""
 
 _CONVENTIONS = ("unbounded", "bounded")
 _FIELDS = ("value", "rho", "sigma2", "groups")
@@ -79,8 +85,8 @@ class Measurement:
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set("/:"):
             msg = f"a measurement needs a name without / and :, got {self.name!r}"
             raise ReleaseError(msg, self.name)
-        object.__setattr__(self, "value", _integer_value(self.value, self.name))
-        object.__setattr__(self, "sigma2", _noise(self.sigma2, self.name, np.shape(self.value)))
+        object.__setattr__(self, "value", integer_value(self.value, self.name))
+        object.__setattr__(self, "sigma2", noise(self.sigma2, self.name, np.shape(self.value)))
         if isinstance(self.groups, bool) or int(self.groups) != self.groups or self.groups < 1:
             msg = (
                 f"groups of {self.name!r} must be a whole number >= 1 (how many noisy counts were "
@@ -122,103 +128,6 @@ class Measurement:
         if self.groups != 1:
             out["groups"] = self.groups
         return out
-
-
-def _integer_value(value: Any, name: str) -> Any:
-    """Return an int or a read-only int64 array, or refuse with the value."""
-    if np.ndim(value) > 1:
-        msg = f"value of {name!r} has {np.ndim(value)} dimensions: give a number or a list, one measurement a table row"
-        raise ReleaseError(msg, value)
-    if np.ndim(value) == 0:
-        return _one_integer(value, name)
-    array = np.array([_one_integer(v, f"{name}[{i}]") for i, v in enumerate(value)], dtype=np.int64)
-    array.setflags(write=False)
-    return array
-
-
-def _one_integer(value: Any, name: str) -> int:
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.item()
-    if isinstance(value, str):
-        try:
-            value = Decimal(value.strip())
-        except ArithmeticError:
-            msg = f"value of {name!r} must be a whole number, got {value!r}: correct the file, noisy counts are integers"
-            raise ReleaseError(msg, value) from None
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
-        msg = f"value of {name!r} must be a whole number, got {value!r} ({type(value).__name__})"
-        raise ReleaseError(msg, value)
-    if not math.isfinite(value):
-        msg = (
-            f"value of {name!r} is {value} although its variance is finite: "
-            "give the published count, or rho = 0 if it was not measured"
-        )
-        raise ReleaseError(msg, value)
-    count = int(value)
-    if value != count:
-        msg = (
-            f"value of {name!r} is {value}, and noisy counts are whole numbers: "
-            "a rounded, weighted or post-processed figure cannot be given this likelihood"
-        )
-        raise ReleaseError(msg, value)
-    if abs(count) > LARGEST_COUNT:
-        msg = (
-            f"value of {name!r} is {count}, beyond 2^53 = {LARGEST_COUNT} where digits are "
-            f"lost: give counts, not weighted sums"
-        )
-        raise ReleaseError(msg, value)
-    return count
-
-
-def _noise(sigma2: Any, name: str, shape: tuple[int, ...]) -> Any:
-    array = np.asarray(sigma2, dtype=np.float64)
-    bad = ~(array >= 0) | np.isinf(array)
-    if bad.any():
-        msg = (
-            f"sigma2 of {name!r} must be a finite number >= 0, got {array[bad].ravel()[0]}: 0 is "
-            f"exact; leave out what was not measured"
-        )
-        raise ReleaseError(msg, sigma2)
-    if array.ndim and array.shape != shape:
-        msg = f"sigma2 of {name!r} has shape {array.shape} and value has {shape}: give one sigma2, or one for each value"
-        raise ReleaseError(msg, sigma2)
-    if array.ndim and ((array == 0).any() and not (array == 0).all()):
-        msg = f"{name!r} mixes exact and noisy values: give the exact ones a measurement of their own"
-        raise ReleaseError(msg, sigma2)
-    if array.ndim == 0:
-        return float(array)
-    array = array.copy()
-    array.setflags(write=False)
-    return array
-
-
-def _sigma2_of(entry: Mapping[str, Any], name: str, convention: str) -> tuple[Any, Any]:
-    """Return (rho or None, sigma2) of one entry; sigma2 is inf where nothing was measured."""
-    if ("rho" in entry) == ("sigma2" in entry):
-        msg = f"{name!r} needs exactly one of rho and sigma2, got {sorted(set(entry) & {'rho', 'sigma2'}) or 'neither'}"
-        raise ReleaseError(msg, dict(entry))
-    if "rho" in entry:
-        given = entry["rho"]
-        if isinstance(given, list | tuple | np.ndarray):
-            rhos = tuple(Rho(r) for r in given)
-            return rhos, np.array([float(noise_scale(r, convention)) for r in rhos])
-        rho = Rho(given)
-        return rho, float(noise_scale(rho, convention))
-    given = entry["sigma2"]
-    if isinstance(given, list | tuple | np.ndarray):
-        return None, np.array([_number(v, name) for v in given])
-    return None, _number(given, name)
-
-
-def _number(value: Any, name: str) -> float:
-    try:
-        number = float(Fraction(value)) if isinstance(value, str) and "/" in value else float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if math.isnan(number) or number < 0:
-        msg = f"sigma2 of {name!r} must be a number >= 0 (inf if not measured), got {value!r}"
-        raise ReleaseError(msg, value)
-    return number
 
 
 class Release(Mapping[str, Measurement]):
@@ -367,7 +276,7 @@ class Release(Mapping[str, Measurement]):
                         + (f" (did you mean {near[0]!r}?)" if near else "")
                     )
                     raise ReleaseError(msg, unknown[0])
-                rho, sigma2 = _sigma2_of(entry, name, convention)
+                rho, sigma2 = sigma2_of(entry, name, convention)
                 if np.all(np.isinf(sigma2)):
                     aside.append(name)
                     continue
@@ -417,7 +326,7 @@ class Release(Mapping[str, Measurement]):
         prefix = f"{where}: " if where else ""
         try:
             data = json.loads(
-                text, parse_float=Decimal, object_pairs_hook=_no_repeats, parse_constant=_constant
+                text, parse_float=Decimal, object_pairs_hook=no_repeats, parse_constant=constant
             )
         except json.JSONDecodeError as error:
             msg = f"{prefix}not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
@@ -441,7 +350,7 @@ class Release(Mapping[str, Measurement]):
         if "convention" not in data and any("rho" in e for e in data["measurements"].values()):
             msg = f'{prefix}say which neighbours rho is for: "convention": "unbounded" (1/(2 rho)) or "bounded" (1/rho)'
             raise FileFormatError(msg, None)
-        entries = {n: _without_null(e) for n, e in data["measurements"].items()}
+        entries = {n: without_null(e) for n, e in data["measurements"].items()}
         return cls._from_entries(entries, data.get("convention", "unbounded"), where=prefix)
 
     def to_csv(self) -> str:
@@ -496,7 +405,7 @@ class Release(Mapping[str, Measurement]):
             if row["value"] not in ("", "NaN", "nan", "NA", None):
                 entry["value"] = row["value"]
             if row.get("groups"):
-                entry["groups"] = _one_integer(row["groups"], f"{name} (row {i}, groups)")
+                entry["groups"] = one_integer(row["groups"], f"{name} (row {i}, groups)")
             entries[name] = entry
         if not conventions and any("rho" in e for e in entries.values()):
             msg = f"{prefix}say which neighbours rho is for in a column convention: unbounded (1/(2 rho)) or bounded (1/rho)"
@@ -521,21 +430,3 @@ class Release(Mapping[str, Measurement]):
             raise FileFormatError(msg, path) from error
         reader = cls.from_csv if path.suffix.lower() == ".csv" else cls.from_json
         return reader(text, where=str(path))
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in out:
-            msg = f"{key!r} is there twice: keep one"
-            raise ReleaseError(msg, key)
-        out[key] = value
-    return out
-
-
-def _constant(text: str) -> float:
-    return {"NaN": math.nan, "Infinity": math.inf}.get(text, -math.inf)
-
-
-def _without_null(entry: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in entry.items() if v is not None}
