@@ -77,13 +77,22 @@ class Calibration:
 
     @property
     def p_values(self) -> dict[str, float]:
-        """p-value of uniformity of each unknown's places (chi-square, 10 bins), and of the target's slope."""
+        """p-values that are uniform where the posterior is right.
+
+        Of each unknown's places (chi-square, 10 bins), of their spread (the sum of squared normal scores, which notices
+        noise of the wrong size soonest), and of the target's slope.
+        """
         from scipy import stats
 
         out = {}
-        for name, u in self.ranks.data_vars.items():
-            counts = np.histogram(u.values, bins=BINS, range=(0, 1))[0]
+        for name, places in self.ranks.data_vars.items():
+            u = np.clip(places.values, 1e-15, 1 - 1e-15)
+            counts = np.histogram(u, bins=BINS, range=(0, 1))[0]
             out[str(name)] = float(stats.chisquare(counts).pvalue)
+            spread, n = float((stats.norm.ppf(u) ** 2).sum()), len(u)
+            out[f"{name}, spread"] = min(
+                1.0, 2 * float(min(stats.chi2.sf(spread, n), stats.chi2.cdf(spread, n)))
+            )
         if not math.isnan(self.slope_z):
             out["log-odds gain"] = float(2 * stats.norm.sf(abs(self.slope_z)))
         return out

@@ -63,12 +63,17 @@ def power_scaling(scenario: Scenario, release: Release, *, tolerance: float = 1e
 
     from adversary.samplers.prepared import prepare
 
+    for name, prior in scenario.unknowns.items():
+        _check_prior(name, prior)
     plain = _single_noise(release)
-    answer = prepare(scenario, plain).answer(scenario, plain, tolerance=tolerance)
+    prepared = prepare(scenario, plain)
+    answer = prepared.answer(scenario, plain, tolerance=tolerance)
     support, p = answer.posterior.support, answer.posterior.p
     rows = {"prior": np.zeros(len(p))}
-    for name, prior in scenario.unknowns.items():
-        rows[f"prior[{name}]"] = _prior_derivative(answer, scenario, name, prior)
+    for name in scenario.unknowns:
+        variable = prepared.model[name]
+        shape = tuple(int(k) for k in variable.shape.eval()) if variable.ndim else ()
+        rows[f"prior[{name}]"] = _prior_derivative(answer, scenario, name, shape)
         rows["prior"] = rows["prior"] + rows[f"prior[{name}]"]
     rows["likelihood"] = _likelihood_derivative(scenario, plain, support, tolerance)
     sensitivity = {k: _distance_gradient(support, p, d) for k, d in rows.items()}
@@ -107,8 +112,7 @@ def _single_noise(release: Release, alpha: float = 1.0) -> Release:
     return Release(out, convention=None, not_measured=list(release.not_measured))
 
 
-def _prior_derivative(answer: Any, scenario: Scenario, name: str, prior: Any) -> np.ndarray:
-    """Return d P(target) / d log2(alpha) for one unknown's prior to the power alpha: a posterior covariance."""
+def _check_prior(name: str, prior: Any) -> None:
     if not is_plain_prior(prior):
         msg = f"the prior of {name} is an object of its own, whose probabilities are not read here: use Prior(...)"
         raise UnsupportedModelError(msg, name)
@@ -118,11 +122,14 @@ def _prior_derivative(answer: Any, scenario: Scenario, name: str, prior: Any) ->
     ):
         msg = f"the prior of {name} has a prior within: power scaling takes numbers as parameters"
         raise UnsupportedModelError(msg, name)
-    p = answer.posterior.p
+
+
+def _prior_derivative(answer: Any, scenario: Scenario, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return d P(target) / d log2(alpha) for one unknown's prior to the power alpha: a posterior covariance."""
+    p, prior = answer.posterior.p, scenario.unknowns[name]
     if prior.distribution == "FlatCount":
         return np.zeros(len(p))
     total = np.zeros(len(p))
-    shape = answer._structure.shapes[name]
     for index in np.ndindex(*shape):
         if name == scenario.target:
             support, joint = answer.posterior.support, np.diag(p)
