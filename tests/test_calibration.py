@@ -64,8 +64,8 @@ def test_the_truth_falls_evenly_in_the_posterior_of_every_shipped_scenario(name)
 def test_noise_that_is_right_passes_and_noise_wrong_by_a_fifth_fails_for_counts():
     s = load("two_level").assuming(elsewhere=Prior("Poisson", mu=900.0), known=50)
     release = Release.from_counts({"block": 51, "block_group": 950, "rest": 900}, rho="1/100")
-    right = calibrate(s, release, simulations=800, seed=3)
-    wrong = calibrate(s, release, simulations=800, seed=3, data_sigma2=1.2)
+    right = calibrate(s, release, simulations=1100, seed=3)
+    wrong = calibrate(s, release, simulations=1100, seed=3, data_sigma2=1.2)
     assert right.uniform(level=0.01), right.lines()
     assert not wrong.uniform(level=0.01), wrong.lines()
     assert wrong.p_values["elsewhere, spread"] < 1e-3 < right.p_values["elsewhere, spread"]
