@@ -270,7 +270,7 @@ def _simulate(
     model = scenario(release)
     missing = [m for m in release if m not in {v.name for v in model.observed_RVs}]
     names = [*dict.fromkeys(name for name, _ in followed), *(v.name for v in model.observed_RVs)]
-    drawn = pm.draw([model[name] for name in names], draws=n, random_seed=rng)
+    drawn = pm.draw([model[name] for name in names], draws=n, random_seed=rng, mode="FAST_COMPILE")
     out = {name: np.asarray(d) for name, d in zip(names, drawn, strict=True)}
     return out | {m: np.broadcast_to(release[m].value, (n, *np.shape(release[m].value))) for m in missing}
 

@@ -238,7 +238,9 @@ def _simulated(t: _Trial, release: Release, n: int) -> tuple[Scenario, dict[str,
     proper, replaced = with_stand_ins(t.scenario)
     model = proper(release)
     names = [t.scenario.target, *(v.name for v in model.observed_RVs)]
-    drawn = pm.draw([model[x] for x in names], draws=n, random_seed=np.random.default_rng(t.seed))
+    drawn = pm.draw(
+        [model[x] for x in names], draws=n, random_seed=np.random.default_rng(t.seed), mode="FAST_COMPILE"
+    )
     return (
         proper,
         {x: np.asarray(d).reshape(n, *np.shape(d)[1:]) for x, d in zip(names, drawn, strict=True)},

@@ -11,8 +11,7 @@ from adversary.plots.studies import plot_rank_counts
 
 TWO = Release.from_counts({"block": 2, "block_group": 1, "rest": -1}, rho="0.3", groups={"rest": 2})
 ONE = Release.from_counts({"block": 2}, rho="1/2")
-# numba cannot compile our random op and says so; nothing here depends on it
-pytestmark = pytest.mark.filterwarnings("ignore:Numba will use object mode")
+pytestmark = pytest.mark.filterwarnings("error:Numba will use object mode")  # a user cannot act on it
 
 RELEASES = {
     "single_level": ONE,
@@ -76,7 +75,7 @@ def test_noise_that_is_right_passes_and_noise_wrong_by_a_fifth_fails_for_counts(
 
 
 def test_noise_that_is_right_passes_and_noise_wrong_by_a_fifth_fails_for_an_event():
-    s, release = load("single_level"), Release.from_counts({"block": 0}, rho="1/2")
+    s, release = load("single_level"), Release.from_counts({"block": 0}, rho="2")
     right = calibrate(s, release, simulations=2500, seed=4)
     wrong = calibrate(s, release, simulations=2500, seed=4, data_sigma2=1.2)
     assert abs(right.slope_z) < 3

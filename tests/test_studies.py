@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from adversary import Prior, Release, load, measured, run, scenario
 from adversary.cli_study import grid_of, study_command
-from adversary.errors import ModelError, ScenarioError, UnsupportedModelError
+from adversary.errors import FileFormatError, ModelError, ScenarioError, UnsupportedModelError
 from adversary.plots.studies import plot_sensitivity
 from adversary.samplers.prepared import prepare
 from adversary.studies import (
@@ -124,7 +124,7 @@ def test_a_shared_answer_costs_two_solutions_however_many_priors(monkeypatch):
 
 
 def test_a_scenario_that_reads_its_targets_prior_is_caught_and_solved_point_by_point():
-    p = (0.2, 0.5, 0.9)
+    p = (0.5, 0.2, 0.9)
     found = study(nosy.over(present=bernoullis(*p)), BLOCK)
     for x, log_odds in zip(p, found["log_odds"].values, strict=True):
         assert log_odds == pytest.approx(math.log(x / (1 - x)) + 3 * RHO1 + 3.0 * x, abs=1e-10)
@@ -284,6 +284,24 @@ def test_the_folder_of_another_study_is_refused(whole, tmp_path):
     (tmp_path / "letter.txt").write_text("not a study")
     with pytest.raises(ScenarioError, match=r"'letter\.txt' and no study"):
         study(grid(), RELEASE, out=tmp_path)
+
+
+def test_a_damaged_part_is_named_and_not_believed(whole, tmp_path):
+    import shutil
+
+    folder = tmp_path / "damaged"
+    shutil.copytree(whole[0], folder)
+    (folder / "chunk_000002.npz").write_bytes(b"PK damaged")
+    with pytest.raises(FileFormatError, match=r"chunk_000002\.npz: not a chunk"):
+        study(grid(), RELEASE, out=folder)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ScenarioError, match=r"file/inside cannot be written"):
+        study([two_level], RELEASE, out=tmp_path / "file" / "inside")
+    with pytest.raises(ScenarioError, match="is a file"):
+        study([two_level], RELEASE, out=tmp_path / "file")
 
 
 def test_a_second_writer_is_refused(whole):

@@ -262,7 +262,9 @@ def _direct(scenario: Scenario, release: Release, point: int, tolerance: float) 
         answer = prepare(scenario, release).answer(scenario, release, tolerance=tolerance)
     except AdversaryError as error:
         msg = f"at {scenario!r}: {error}"
-        raise type(error)(msg) from error
+        raise type(error)(
+            msg, repr(scenario)
+        ) from error  # text, because it may have to come from another process
     support = np.asarray(answer.posterior.support, dtype=np.int64)
     log_prior = np.full(len(support), np.nan)
     if answer.prior is not None:
@@ -284,9 +286,15 @@ def _solve(unit: Unit, base: Scenario, release: Release, tolerance: float) -> li
     if not unit.shared:
         return [alone(i) for i in range(len(unit.points))]
     rows = _reweighted(unit, scenario, release, tolerance)
-    if rows is None or not _agree(rows[0], check := alone(0)):
+    if rows is None:
         return [alone(i) for i in range(len(unit.points))]
-    return [check, *(row if row.bound <= tolerance else alone(i) for i, row in enumerate(rows[1:], 1))]
+    # the prior farthest from the uniform one shows best whether the likelihood depends on it
+    far = int(np.argmax([np.ptp(np.clip(r.log_prior, -700.0, 0.0)) for r in rows]))
+    check = alone(far)
+    if not _agree(rows[far], check):
+        return [alone(i) for i in range(len(unit.points))]
+    rows[far] = check
+    return [row if row.bound <= tolerance else alone(i) for i, row in enumerate(rows)]
 
 
 def _reweighted(unit: Unit, scenario: Scenario, release: Release, tolerance: float) -> list[Row] | None:

@@ -13,6 +13,7 @@ import contextlib
 import io
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +34,15 @@ PART = ".part"
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all, even if the power fails."""
     temporary = path.with_name(f".{path.name}{PART}")
-    with temporary.open("wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        msg = f"{path}: could not be written ({error.strerror or error}): make room, and run again; finished parts are kept"
+        raise FileFormatError(msg, path) from error
 
 
 class Store:
@@ -67,7 +72,12 @@ class Store:
             msg = f"{self.folder} is a file: give a folder for the study"
             raise ScenarioError(msg, self.folder)
         self._refuse_other_files()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / LOCK).touch()
+        except OSError as error:
+            msg = f"{self.folder} cannot be written ({error.strerror or error}): give another folder"
+            raise ScenarioError(msg, self.folder) from error
         with (self.folder / LOCK).open("a+b") as handle:
             _lock(handle, self.folder)
             self._check_manifest()
@@ -110,7 +120,7 @@ class Store:
         try:
             with np.load(path, allow_pickle=False) as data:
                 return {k: data[k] for k in data.files}
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             msg = f"{path}: not a chunk of a study ({error}): remove it, and run the study again"
             raise FileFormatError(msg, path) from error
 
