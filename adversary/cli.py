@@ -24,7 +24,11 @@ __all__ = ["main"]
 
 
 _ELSEWHERE = {
+    "approximation": "adversary.cli_risk:approximation",
+    "batch": "adversary.cli_risk:batch",
     "check": "adversary.cli_study:check_command",
+    "expect": "adversary.cli_risk:expect",
+    "reproduce": "adversary.cli_risk:reproduce",
     "study": "adversary.cli_study:study_command",
 }
 """Commands that live in files of their own, imported when they are asked for."""
