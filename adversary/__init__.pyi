@@ -1,8 +1,10 @@
 from ._version import __version__ as __version__
 from .attack import run as run
+from .batches import batch as batch
 from .discover import list_scenarios as list_scenarios
 from .discover import load as load
 from .errors import AdversaryError as AdversaryError
+from .expectation import expected_risk as expected_risk
 from .language import Scenario as Scenario
 from .language import measured as measured
 from .language import scenario as scenario
@@ -13,3 +15,4 @@ from .release.measurement import Measurement as Measurement
 from .release.measurement import Release as Release
 from .release.simulate import simulate as simulate
 from .results import AttackResult as AttackResult
+from .studies import study as study
