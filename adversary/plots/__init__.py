@@ -1,10 +1,18 @@
 """Figures: one function each.
 
-A figure takes what another function returns and an optional ``ax``, returns ``Axes``, sets no global style
-and never calls ``show()``. Counts are drawn as bars, never smoothed.
+A figure takes what another function returns and an optional ``ax``, returns ``Axes``, sets no global style and never calls
+``show()``. Counts are drawn as bars, never smoothed.
 """
 
 from adversary.plots.answers import plot_agreement, plot_count_posterior, plot_prior_posterior
 from adversary.plots.risks import plot_risks
+from adversary.plots.studies import plot_rank_counts, plot_sensitivity
 
-__all__ = ["plot_agreement", "plot_count_posterior", "plot_prior_posterior", "plot_risks"]
+__all__ = [
+    "plot_agreement",
+    "plot_count_posterior",
+    "plot_prior_posterior",
+    "plot_rank_counts",
+    "plot_risks",
+    "plot_sensitivity",
+]
