@@ -451,3 +451,33 @@ def test_the_figure_draws_the_numbers_of_the_study():
     assert ax.get_legend_handles_labels()[1] == ["elsewhere.mu = 1", "elsewhere.mu = 5", "prior"]
     texts = plot_sensitivity(study(two_level.over(elsewhere=[Prior("FlatCount"), *poissons(1)]), RELEASE))
     assert [t.get_text() for t in texts.get_xticklabels()] == ["FlatCount()", "Poisson(mu=1.0)"]
+
+
+OWN = """
+from adversary import Prior, Release, measured, scenario
+from adversary.studies import study
+
+
+@scenario(target="present", source="a script")
+def own(release, *, known=0, present=Prior("Bernoulli", p=0.5)):
+    "Is she there?"
+    measured(release["block"], known + present)
+
+
+if __name__ == "__main__":
+    release = Release.from_counts({"block": 2}, rho="1/4")
+    points = own.over(known=list(range(40)))
+    alone, together = (study(points, release, processes=n) for n in (1, 2))
+    assert alone.identical(together)
+    print(float(together["log_odds"][0]))
+"""
+
+
+def test_a_scenario_declared_in_a_script_travels_to_other_processes(tmp_path):
+    script = tmp_path / "own.py"
+    script.write_text(OWN)
+    found = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, env=dict(os.environ)
+    )
+    assert found.returncode == 0, found.stderr
+    assert float(found.stdout) == pytest.approx((2 * 2 - 1) / 4, abs=1e-12)

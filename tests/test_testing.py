@@ -10,6 +10,7 @@ from adversary import Prior, Release, load, measured, scenario
 from adversary.cli_study import check_command
 from adversary.discover import list_scenarios
 from adversary.errors import AdversaryError, ModelError
+from adversary.samplers.gibbs import PathProblem
 from adversary.testing import check_scenario, example_release
 
 HERE = Path(__file__).parent
@@ -87,6 +88,40 @@ def hidden(release, *, present=Prior("Bernoulli", p=0.5), others=Prior("Poisson"
 def crooked(release, *, present=Prior("Bernoulli", p=0.5)):
     """Does the builder fall over?"""
     raise ZeroDivisionError(f"with {release['block'].name} and {present}")
+
+
+def _wrong_reference(release, *, present):
+    block = release["block"]  # the noise of another release
+    return PathProblem(known=0, prior_log_odds=0.0, nodes=((block.value, block.sigma2 / 3),), rests=())
+
+
+@scenario(target="present", source="a test", gibbs=_wrong_reference)
+def two_minds(release, *, present=Prior("Bernoulli", p=0.5)):
+    """Do the reference and the model say the same?"""
+    measured(release["block"], present)
+
+
+def test_a_reference_sampler_of_another_model_is_found_out():
+    found = verdicts(two_minds, Release.from_counts({"block": 3}, rho="1/4"))
+    assert found["exact"].passed
+    assert found["gibbs"].passed is False
+    assert "present is disagree" in found["gibbs"].text
+
+
+def test_a_sampler_that_falls_over_is_a_finding_and_hides_no_other(monkeypatch):
+    from adversary import diagnostics
+
+    compare = diagnostics.compare
+
+    def fragile(s, release, samplers, **options):
+        if "mcmc" in samplers:
+            raise RuntimeError("out of order\nwith a long trace")
+        return compare(s, release, samplers, **options)
+
+    monkeypatch.setattr(diagnostics, "compare", fragile)
+    found = {c.name: c for c in check_scenario(good, BLOCK, draws=200)}
+    assert found["exact"].passed
+    assert found["mcmc"].text == "mcmc fell over: RuntimeError: out of order"
 
 
 def test_a_good_scenario_passes_everything_with_all_samplers():
