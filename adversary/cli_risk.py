@@ -1,6 +1,6 @@
 """The command line of risk and of many targets: ``expect``, ``approximation``, ``reproduce``, ``batch``.
 
-Nothing here computes. Only ``batch`` imports PyMC. ``COMMANDS`` are registered by :mod:`adversary.cli`, whose group turns
+Nothing here computes. Only ``batch`` imports PyMC. The group in :mod:`adversary.cli` finds the commands by name, and turns
 errors into one sentence and exit code 2.
 
 Held to account by ``tests/test_cli_risk.py``.
@@ -18,7 +18,7 @@ import click
 
 from adversary.errors import ModelError, ScenarioError
 
-__all__ = ["COMMANDS", "approximation", "batch", "expect", "reproduce"]
+__all__ = ["approximation", "batch", "expect", "reproduce"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 convention_option = click.option(
@@ -296,7 +296,3 @@ def batch(
         "dry_run": dry_run,
     }
     _emit(as_json, numbers, plan.lines())
-
-
-COMMANDS = (expect, approximation, reproduce, batch)
-"""To be registered: ``for command in COMMANDS: main.add_command(command)``."""

@@ -1,10 +1,12 @@
 """Many targets: closed form and compiled engine agree, whatever the scenario is called; folders survive being killed."""
 
 import json
+import pickle
 import subprocess
 import sys
 import textwrap
 
+import cloudpickle
 import numpy as np
 import pytest
 import xarray as xr
@@ -371,6 +373,48 @@ def test_a_damaged_part_is_made_again(tmp_path):
     (tmp_path / "part-000001.nc").write_bytes(b"cut off")
     assert batch_to_folder(load("single_level"), table, tmp_path, chunk=3).done == 1
     assert contents(tmp_path) == sound
+
+
+def test_zarr_in_zarr_out(tmp_path):
+    pytest.importorskip("zarr")
+    table = {"block": np.arange(7), "block_sigma2": np.full(7, 5.0)}
+    xr.Dataset({k: ("target", v) for k, v in table.items()}).to_zarr(tmp_path / "t.zarr", consolidated=False)
+    plan = batch_to_folder(load("single_level"), tmp_path / "t.zarr", tmp_path / "out", chunk=3)
+    assert (plan.targets, plan.parts) == (7, 3)
+    parts = [
+        xr.open_zarr(p, chunks=None, consolidated=False) for p in sorted((tmp_path / "out").glob("*.zarr"))
+    ]
+    np.testing.assert_allclose(
+        np.concatenate([p.log_odds for p in parts]), (2 * np.arange(7) - 1) / 10, atol=1e-14
+    )
+    assert batch_to_folder(load("single_level"), tmp_path / "t.zarr", tmp_path / "out", chunk=3).done == 3
+
+
+def test_a_published_count_that_is_not_used_is_named():
+    table = {"block": [2], "block_sigma2": 5.0, "tract": [3], "tract_sigma2": 5.0}
+    for engine in ("closed", "exact"):
+        assert batch(load("single_level"), table, engine=engine).attrs["unused_evidence"] == "tract"
+    assert batch(load("uniqueness"), table).attrs["unused_evidence"] == ""
+
+
+def test_a_kernel_sent_to_another_process_answers_the_same():
+    kernel, arrays, _ = many.read_columns(load("two_level"), plain_table(), 1e-12, ())
+    here = kernel(*arrays)
+    for other in (pickle.loads(pickle.dumps(kernel)), cloudpickle.loads(cloudpickle.dumps(kernel))):
+        for a, b in zip(here, other(*arrays), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_priors_that_print_alike_are_not_mixed_in_a_folder(tmp_path):
+    def declared(p):
+        return load("presence_total").assuming(others=Prior("Categorical", p=p))
+
+    one, other = np.full(40, 1 / 40), np.r_[0.5, np.full(39, 0.5 / 39)]
+    assert repr(declared(one)) == repr(declared(other))
+    table = {"block": [1, 2], "block_sigma2": [5.0, 5.0]}
+    batch_to_folder(declared(one), table, tmp_path)
+    with pytest.raises(ScenarioError, match=r"another question \(declaration"):
+        batch_to_folder(declared(other), table, tmp_path)
 
 
 @pytest.mark.parametrize("what", ["input", "assumptions", "chunk"])

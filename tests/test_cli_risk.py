@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from adversary.cli import _Group
-from adversary.cli_risk import COMMANDS
+from adversary.cli import main
 
 RHO1, RHO2 = "1666368/16793603", "103534592/420045025"
 
 
 def call(*arguments, code=0):
-    group = _Group("main", commands={c.name: c for c in COMMANDS})
-    found = CliRunner().invoke(group, list(arguments))
+    found = CliRunner().invoke(main, list(arguments))
     assert found.exit_code == code, (found.output, found.exception)
     return found
 
@@ -138,9 +136,7 @@ def test_batch_names_a_strange_column(tmp_path):
 )
 def test_risk_commands_start_without_pymc(arguments):
     script = (
-        "import sys\nfrom adversary.cli import _Group\nfrom adversary.cli_risk import COMMANDS\n"
-        f"group = _Group('main', commands={{c.name: c for c in COMMANDS}})\n"
-        f"group.main({arguments!r}, standalone_mode=False)\n"
+        f"import sys\nfrom adversary.cli import main\nmain.main({arguments!r}, standalone_mode=False)\n"
         "heavy = ('pymc', 'pytensor', 'arviz', 'xarray', 'pandas', 'matplotlib')\n"
         "print(' '.join(m for m in heavy if m in sys.modules), file=sys.stderr)"
     )

@@ -10,6 +10,7 @@ Held to account by ``tests/test_batches.py`` (killed and resumed; one worker aga
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from adversary._version import __version__
 from adversary.batches.many import batch
@@ -153,7 +156,8 @@ def batch_to_folder(  # noqa: PLR0913 - options of one call, all with defaults
     head = {
         "adversary": __version__,
         "scenario": scenario.name,
-        "assumptions": repr(scenario),
+        "assumptions": {k: repr(v) for k, v in scenario.assumptions.items()},
+        "declaration": _declaration(scenario),
         "input": data.identity,
         "chunk": chunk,
         "form": form,
@@ -175,6 +179,34 @@ def batch_to_folder(  # noqa: PLR0913 - options of one call, all with defaults
     found = sum(r["targets"] for r in manifest.parts.values())
     seconds = time.perf_counter() - start
     return BatchPlan(folder, found, len(manifest.parts), done, ", ".join(engines), None, seconds)
+
+
+def _declaration(scenario: Scenario) -> str:
+    """SHA-256 of the scenario's code and of its assumptions to the last digit: what ``repr`` shortens is in it."""
+    import cloudpickle
+
+    code = scenario.function.__code__
+    parts = [code.co_code, repr((code.co_names, code.co_varnames, _constants(code))).encode()]
+    for name, value in sorted(scenario.assumptions.items()):
+        parts.append(name.encode())
+        identity = getattr(value, "_identity", None)
+        plain = isinstance(value, np.ndarray | list)
+        parts.append(
+            repr(identity).encode()
+            if identity is not None
+            else np.asarray(value).tobytes()
+            if plain
+            else cloudpickle.dumps(value)
+        )
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(hashlib.sha256(part).digest())
+    return total.hexdigest()
+
+
+def _constants(code: Any) -> list[Any]:
+    """Constants of a function, those of the functions inside it too; code objects have addresses in their repr."""
+    return [(c.co_code.hex(), _constants(c)) if hasattr(c, "co_code") else c for c in code.co_consts]
 
 
 _SUFFIX_FORM = {".parquet": "parquet", ".zarr": "zarr"}

@@ -96,6 +96,7 @@ class Kernel:
     engine: str = "auto"
     _forms: dict[Any, tuple[ClosedForm | None, str]] = field(default_factory=dict, repr=False)
     used: set[str] = field(default_factory=set, repr=False)
+    unused: set[str] = field(default_factory=set, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_forms": {}}
@@ -202,6 +203,7 @@ class Kernel:
             }
             prior = prior_of(form, {c: _take(flat[c], at) for c in parameters})
             self.used.add(form.name)
+            self.unused |= set(self.measurements) - form.measured
             return prior, form.log_odds(columns, prior)
         if self.engine == "closed":
             msg = f"{self.scenario.name} has no closed form for these targets: leave engine='auto', the exact engine answers it"
@@ -240,7 +242,9 @@ class Kernel:
             mine = with_values(scenario, {c: _one(flat[c], i) for c in more}) if more else scenario
             release = self._release(int(i), flat)
             with _ENGINE:
-                answer = prepare(mine, release).answer(mine, release, tolerance=self.tolerance)
+                prepared = prepare(mine, release)
+                answer = prepared.answer(mine, release, tolerance=self.tolerance)
+                self.unused |= set(self.measurements) - {v.name for v in prepared.model.observed_RVs}
             if answer.log_odds is None or answer.prior_log_odds is None:
                 msg = (
                     f"{self.scenario.target} of {self.scenario.name} is not a yes or no with a proper prior, and batch "

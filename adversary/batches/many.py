@@ -9,6 +9,7 @@ Held to account by ``tests/test_batches.py``.
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,8 @@ def batch(  # noqa: PLR0913 - options of one call, all with defaults
     -------
     xarray.Dataset
         ``prior``, ``posterior``, ``risk`` (posterior/prior), ``log_odds`` and ``decision`` of each target; attrs say which
-        scenario, which assumptions, which columns, and (unless lazy) which engine.
+        scenario, which assumptions, which columns, and (unless lazy) which engine and which published counts the scenario
+        does not use.
 
     Raises
     ------
@@ -115,12 +117,13 @@ def batch(  # noqa: PLR0913 - options of one call, all with defaults
         "scenario": scenario.name,
         "origin": scenario.origin,
         "target": scenario.target,
-        "assumptions": repr(scenario),
+        "assumptions": json.dumps({k: repr(v) for k, v in scenario.assumptions.items()}),
         "columns": ", ".join(kernel.columns),
         "adversary": __version__,
     }
     if not on_dask:
         out.attrs["engine"] = ", ".join(sorted(kernel.used))
+        out.attrs["unused_evidence"] = ", ".join(sorted(kernel.unused))
     out["risk"].attrs["long_name"] = "posterior / prior"
     out["decision"].attrs["long_name"] = "posterior above 1/2; a tie says no"
     return out

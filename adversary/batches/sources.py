@@ -117,7 +117,7 @@ def _open_file(path: Path, chunk: int) -> Source:
         return _of_dataset(xr.open_dataset(path, engine="h5netcdf"), file_digest(path), chunk)
     if kind == ".zarr":
         needs("zarr", "reading .zarr")
-        return _of_dataset(xr.open_zarr(path, chunks=None), file_digest(path), chunk)
+        return _of_dataset(xr.open_zarr(path, chunks=None, consolidated=False), file_digest(path), chunk)
     if kind == ".csv":
         return _of_csv(path, chunk)
     if kind == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):

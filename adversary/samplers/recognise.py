@@ -101,6 +101,11 @@ class ClosedForm:
             else f"closed form, {len(self.own)} counts of one unknown"
         )
 
+    @property
+    def measured(self) -> set[str]:
+        """Names of the counts that it uses."""
+        return {c.name for c in (*self.own, self.group, self.rest) if c is not None}
+
     def log_odds(self, columns: Mapping[str, Column], prior_log_odds: Floats) -> Floats:
         """Posterior log-odds of many targets.
 

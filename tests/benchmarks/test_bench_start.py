@@ -16,10 +16,10 @@ COMMANDS = {
         "-c",
         "from adversary.cli import main; main(['account', '--rho', '2.56', '--delta', '1e-10'])",
     ],
-    "adversary expect": ["-c", "from adversary.cli_risk import expect; expect(['--rho', '0.0992264'])"],
+    "adversary expect": ["-c", "from adversary.cli import main; main(['expect', '--rho', '0.0992264'])"],
     "adversary approximation": [
         "-c",
-        "from adversary.cli_risk import approximation; approximation(['--rho', '1', '--d', '27'])",
+        "from adversary.cli import main; main(['approximation', '--rho', '1', '--d', '27'])",
     ],
 }
 SAID = {
