@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import sys
 from typing import Any
 
@@ -58,6 +59,7 @@ def grid_of(scenario: Any, over: tuple[str, ...]) -> list[Any]:
         The scenario to vary.
     over
         Texts such as ``present.p=0.1,0.2``, ``known=0,1`` or ``elsewhere=FlatCount(),Poisson(mu=5)``.
+        ``elsewhere=UniformTotal(209)`` is read too; name ``known`` before it.
     """
     if not over:
         msg = "a study needs something to vary: --over present.p=0.1,0.2,0.5 or --over known=0,1"
@@ -74,9 +76,21 @@ def grid_of(scenario: Any, over: tuple[str, ...]) -> list[Any]:
     for point in itertools.product(*axes):
         one = scenario
         for text in point:
-            one = one.assuming(**dict([parse_assumption(text, one)]))
+            one = one.assuming(**dict([_assumption(text, one)]))
         points.append(one)
     return points
+
+
+def _assumption(text: str, scenario: Any) -> tuple[str, Any]:
+    """Read one assumption; ``elsewhere=UniformTotal(209)`` takes the known people from the scenario."""
+    from adversary.studies import UniformTotal
+
+    total = re.fullmatch(r"\s*(\w+)\s*=\s*UniformTotal\(\s*(?:top\s*=\s*)?(\d+)\s*\)\s*", text)
+    if total is None:
+        return parse_assumption(text, scenario)
+    return total[1], UniformTotal(
+        int(total[2]), known=int(scenario.known.get("known", 0)), target=scenario.target
+    )
 
 
 def _number(value: Any) -> Any:

@@ -69,7 +69,7 @@ def nosy(release, *, present=Prior("Bernoulli", p=0.5)):
         ("s4_poisson5", Prior("Poisson", mu=5.0)),
         ("s4_geom_q0.9", Prior("NegativeBinomial", n=1.0, p=1 - 0.9)),
         ("s4_negbin_r0.5_mean1", Prior("NegativeBinomial", alpha=0.5, mu=1.0)),
-        *((f"s4_unif_N{n}", UniformTotal(n)) for n in (1, 2, 209, 29364)),
+        *((f"s4_unif_N{n}", UniformTotal(n, known=0)) for n in (1, 2, 209, 29364)),
     ],
 )
 def test_the_priors_of_s4_give_the_checked_posteriors(name, prior):
@@ -88,11 +88,28 @@ def test_a_uniform_total_is_not_a_uniform_rest():
     with_factor, without = study(
         [
             two_level.assuming(elsewhere=p)
-            for p in (UniformTotal(2), Prior("DiscreteUniform", lower=0, upper=2))
+            for p in (UniformTotal(2, known=0), Prior("DiscreteUniform", lower=0, upper=2))
         ],
         RELEASE,
     )["posterior"].values
     assert abs(with_factor - without) > 0.02
+
+
+def test_a_uniform_total_shifts_with_the_known_people_and_refuses_another_number():
+    # S1.1: with m more known people, m more at the block and at the group change nothing
+    shifted = Release.from_json(
+        RELEASE.to_json().replace('"value": 2', '"value": 6').replace('"value": 1', '"value": 5')
+    )
+    assert (shifted["block"].value, shifted["block_group"].value) == (6, 5)
+    four = two_level.assuming(known=4)
+    found = study([four.assuming(elsewhere=UniformTotal(6, known=4))], shifted)
+    assert float(found["posterior"][0]) == pytest.approx(REFERENCE["s4_unif_N2"]["exact_value"], abs=1e-10)
+    with pytest.raises(ScenarioError, match="known=4: give UniformTotal the same number"):
+        study([four.assuming(elsewhere=UniformTotal(6, known=0))], shifted)
+    with pytest.raises(ScenarioError, match="top must be above known"):
+        UniformTotal(4, known=4)
+    (asked,) = grid_of(two_level, ("known=4", "elsewhere=UniformTotal(6)"))
+    assert asked.assumptions["elsewhere"] == UniformTotal(6, known=4)
 
 
 def test_every_point_equals_a_run_of_its_own():
@@ -174,7 +191,7 @@ def test_a_fingerprint_says_everything_that_repr_leaves_out():
     one, other = np.zeros(20), np.zeros(20)
     other[10] = 1e-300
     assert fingerprint(Prior("Categorical", p=one)) != fingerprint(Prior("Categorical", p=other))
-    assert fingerprint(UniformTotal(3)) != fingerprint(UniformTotal(4))
+    assert fingerprint(UniformTotal(3, known=0)) != fingerprint(UniformTotal(4, known=0))
 
 
 # ---------------------------------------------------------------------- refusals

@@ -12,11 +12,11 @@ from adversary.studies.scaling import power_scaling, psense
 from adversary.studies.sensitivity import (
     Bounds,
     Moved,
-    UniformTotal,
     bounds,
     break_even_prior,
     rank_assumptions,
 )
+from adversary.studies.total import UniformTotal
 
 __all__ = [
     "Bounds",

@@ -28,6 +28,7 @@ from adversary.release.measurement import Release
 from adversary.studies.answers import Row, assemble, pack, unpack, write_result
 from adversary.studies.points import Memo, identity, layout
 from adversary.studies.store import Store
+from adversary.studies.total import UniformTotal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,6 +168,22 @@ def _check(scenarios: list[Scenario], release: Release, processes: int) -> None:
         if s.target in s.known:
             msg = f"the target {s.target!r} of {s!r} is fixed by assumption, so nothing is left to learn: give it a prior"
             raise ModelError(msg, s.target)
+        _check_total(s)
+
+
+def _check_total(scenario: Scenario) -> None:
+    """Refuse a uniform total made for another number of known people: its bound would be silently off by the difference."""
+    known = scenario.known.get("known")
+    for name, prior in scenario.unknowns.items():
+        if (
+            isinstance(prior, UniformTotal)
+            and isinstance(known, int | np.integer)
+            and int(known) != prior.known
+        ):
+            msg = (
+                f"{name} is {prior!r} where the scenario has known={known}: give UniformTotal the same number"
+            )
+            raise ScenarioError(msg, prior)
 
 
 def _check_sendable(bases: Sequence[Scenario]) -> None:
