@@ -37,7 +37,7 @@ def test_exact_against_gibbs_and_the_default(benchmark):
     import arviz as az
 
     # the engine on a proper prior too wide to matter, so that all three answer the same declared model
-    two_level = load("two_level").assuming(elsewhere=Prior("DiscreteUniform", lower=0, upper=200))
+    two_level = load("two_level").assuming(elsewhere=Prior("DiscreteUniform", lower=0, upper=60))
     prepared = prepare(two_level, RELEASE)
     prepared.answer(two_level, RELEASE)
     exact, theirs, ours = [], [], []

@@ -33,13 +33,16 @@ def p_value(drawn, sigma2=SIGMA2):
 
 def test_noise_a_second(benchmark):
     rng = np.random.default_rng(0)
-    ours, drawn = rate(lambda: dg.sample(SIGMA2, N, rng))
+    ours, _ = rate(lambda: dg.sample(SIGMA2, N, rng))
     floor, _ = rate(lambda: np.rint(rng.normal(0.0, np.sqrt(SIGMA2), N)).astype(np.int64))
-    assert p_value(drawn) > 1e-4
+    passed = sorted(p_value(dg.sample(SIGMA2, N, rng)) for _ in range(9))
+    assert passed[0] > 1e-5
+    assert passed[0] < 0.5 < passed[-1]  # nine p values on one side of a half would be too good, or too bad
     assert p_value(dg.sample(1.1 * SIGMA2, N, rng)) < 1e-6  # the test sees noise that is 10 % too wide
     benchmark.pedantic(lambda: dg.sample(SIGMA2, N, rng), rounds=3)
     benchmark.extra_info[f"discrete Gaussian noise, sigma2 = {SIGMA2:.2f}"] = (
-        f"{ours / 1e6:.0f} M/s, {floor / ours:.1f} x the time of rounded normals; chi-square p = {p_value(drawn):.2f}"
+        f"{ours / 1e6:.0f} M/s, {floor / ours:.1f} x the time of rounded normals; "
+        f"chi-square p of nine rounds {passed[0]:.2f} to {passed[-1]:.2f}"
     )
 
 
