@@ -187,7 +187,7 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
     def step(self, point: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Move the variable once (every entry of it)."""
         current = np.asarray(point[self.value.name])
-        others = [point[n] for n in self.names]
+        others = [np.asarray(point[n]) for n in self.names]
         if self.sweep == 0 and self.support is None:  # choosing a start, not a move: once a chain
             current = self._climb(current, others)
         new, single, spread = self._sweep(current, others)
@@ -199,7 +199,8 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
         if self.tune and self.support is None:
             self._adapt(spread, bool(np.all(single)))
         self.sweep += 1
-        return {**point, self.value.name: new.astype(self.dtype)}, [stats]
+        # a 0-d array, not a NumPy scalar: compiled functions that trust their input are typed by what they are given
+        return {**point, self.value.name: np.asarray(new, dtype=self.dtype)}, [stats]
 
     def _sweep(self, current: Any, others: list[Any]) -> tuple[Any, Any, int]:
         if current.ndim == 0 or self.elementwise:
