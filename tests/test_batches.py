@@ -483,3 +483,82 @@ def test_the_reason_why_there_is_no_closed_form_is_told():
     release = Release.from_counts({"block": 2}, sigma2=5.0)
     assert find_closed_form(near_misses()["two"], release) == (None, "it has a potential")
     assert "looks at value of block" in find_closed_form(near_misses()["three"], release)[1]
+
+
+# ------------------------------------------------------------------------------------------------ random declarations
+
+
+def random_declaration(seed):
+    """A scenario of up to four counts, each some small integer form of the target, a flat count and a known number."""
+    rng = np.random.default_rng(seed)
+    flat = bool(rng.integers(2))
+    forms = [
+        (int(rng.choice([-1, 1, 1, 1, 1, 1, 2, 0])), 0, int(rng.integers(-2, 3)))
+        for _ in range(rng.integers(1, 3))
+    ]
+    if flat:
+        forms += [
+            (1, 1, int(rng.integers(0, 3))),
+            (0, int(rng.choice([1, 1, 1, 2])), int(rng.integers(0, 3))),
+        ]
+        if rng.integers(4) == 0:
+            forms.append((0, 1, 0))
+    forms = [forms[k] for k in rng.permutation(len(forms))]
+    lower = int(rng.integers(0, 2))
+
+    def declared(
+        release,
+        *,
+        known=0,
+        target=Prior("Bernoulli", p=0.5),
+        more=Prior("FlatCount", lower=lower),
+    ):
+        for k, (a, b, c) in enumerate(forms):
+            count = c + a * target + known
+            measured(release[f"m{k}"], count + b * more)
+
+    def without(release, *, known=0, target=Prior("Bernoulli", p=0.5)):
+        for k, (a, _, c) in enumerate(forms):
+            measured(release[f"m{k}"], c + a * target - known)
+
+    adversary = scenario(target="target")(declared if flat else without)
+    n = 5
+    table = {"known": int(rng.integers(0, 2)), "target.p": rng.uniform(0.001, 0.999, n)}
+    for k in range(len(forms)):
+        table[f"m{k}"] = rng.integers(-3, 9, n)
+        table[f"m{k}_sigma2"] = float(rng.choice([0.3, 2.0, 9.0, 40.0]))
+        table[f"m{k}_groups"] = int(rng.choice([1, 1, 4]))
+    return adversary, table
+
+
+def test_random_declarations_are_answered_alike_on_both_roads():
+    closed = 0
+    for seed in range(14):
+        adversary, table = random_declaration(seed)
+        found, exact = batch(adversary, table), batch(adversary, table, engine="exact")
+        closed += "closed form" in found.attrs["engine"]
+        np.testing.assert_allclose(
+            found.log_odds, exact.log_odds, rtol=1e-10, atol=1e-10, err_msg=f"seed {seed}"
+        )
+        np.testing.assert_allclose(
+            found.posterior, exact.posterior, rtol=0, atol=2e-12, err_msg=f"seed {seed}"
+        )
+    assert 3 <= closed <= 11  # both kinds are met
+
+
+def test_counts_beyond_32_bits_and_priors_of_one_in_a_googol_agree():
+    big = 2**40 + 7
+    table = {
+        "block": [big + 2, 3],
+        "block_group": [big + 4, 2],
+        "rest": [1, 0],
+        "block_sigma2": S1,
+        "block_group_sigma2": S2,
+        "rest_sigma2": S1,
+        "rest_groups": 27,
+        "known": [big, 0],
+        "present.p": [0.5, 1e-100],
+    }
+    found = both_ways(load("two_level"), table)
+    assert float(found.risk[1]) > 0
+    assert float(found.prior[1]) == pytest.approx(1e-100, rel=1e-12)

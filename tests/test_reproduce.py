@@ -1,6 +1,7 @@
 """The paper side by side: every value against the checked reference, every verdict against the specification's."""
 
 import csv
+import functools
 import json
 import os
 from pathlib import Path
@@ -94,6 +95,11 @@ VERDICTS = {
 }
 
 
+@functools.cache
+def columns_of(name):
+    return FIGURES[name]()
+
+
 @pytest.fixture(scope="module")
 def claims():
     return {c.printed.id: c for c in compare_all()}
@@ -149,7 +155,7 @@ def test_a_verdict_needs_the_printed_places():
 
 
 def test_figure_five_is_the_exact_curve():
-    columns = FIGURES["figure_5"]()
+    columns = columns_of("figure_5")
     assert columns["literal"][:5] == pytest.approx(
         [0.594586, 0.592356, 0.590866, 0.590092, 0.589807], abs=1e-6
     )
@@ -159,7 +165,7 @@ def test_figure_five_is_the_exact_curve():
 
 
 def test_figures_one_two_and_seven_meet_the_reference():
-    two, seven = FIGURES["figure_2"](), FIGURES["figure_7"]()
+    two, seven = columns_of("figure_2"), columns_of("figure_7")
     for at in (0, 60, 110):
         rho, p, n = two["rho"][at], 1 / 50, np.arange(-400, 401)
         weight = np.exp(-rho * n.astype(float) ** 2)
@@ -172,7 +178,7 @@ def test_figures_one_two_and_seven_meet_the_reference():
     assert seven["posterior_p_1/2"] == pytest.approx(
         [0.523666, 0.574547, 0.583846, 0.592996, 0.601687, 0.610173], abs=5e-7
     )
-    one = FIGURES["figure_1"]()
+    one = columns_of("figure_1")
     rho = ENTRIES["t2_gvhr_block"]["exact_value"]
     assert one["posterior_p_1/5"][one["x1_star"].index(4)] == pytest.approx(
         1 / (1 + 4 * np.exp(-7 * rho)), abs=1e-14
@@ -180,7 +186,7 @@ def test_figures_one_two_and_seven_meet_the_reference():
 
 
 def test_figure_three_is_a_saw_with_the_printed_teeth():
-    columns = FIGURES["figure_3"]()
+    columns = columns_of("figure_3")
     rho, right = np.array(columns["rho"]), np.array(columns["right_p_1/5"])
     for name, at in (("f3_P_0.5", 0.5), ("f3_P_0.6", 0.6)):
         assert np.interp(at, rho, right) == pytest.approx(ENTRIES[name]["exact_value"], abs=2e-4)
@@ -189,7 +195,7 @@ def test_figure_three_is_a_saw_with_the_printed_teeth():
 
 
 def test_figure_four_turns_where_the_reference_turns():
-    columns = {k: np.array(v) for k, v in FIGURES["figure_4"]().items()}
+    columns = {k: np.array(v) for k, v in columns_of("figure_4").items()}
     literal = (columns["alone"] != columns["literal"]) & (columns["x1_star"] == 1)
     first = [int(columns["y1_star"][literal & (columns["x2_star"] == x)].min()) for x in range(-3, 6)]
     assert first == [14, 14, 14, 15, 15, 16, 17, 18, 19]
@@ -212,11 +218,12 @@ def test_tables_hold_the_checked_numbers():
     assert TABLES["table_7"]()["published"] == [2, 1, -1]
 
 
-def test_a_folder_gets_the_comparison_a_csv_behind_each_figure_and_the_figures(tmp_path, monkeypatch):
+def test_a_folder_gets_the_comparison_a_csv_behind_each_figure_and_the_figures(tmp_path, monkeypatch, claims):
     import adversary.reproduce as room
 
-    quick = {k: FIGURES[k] for k in ("figure_1", "figure_7")}
+    quick = {k: functools.partial(columns_of, k) for k in ("figure_1", "figure_7")}
     monkeypatch.setattr(room, "FIGURES", quick)
+    monkeypatch.setattr(room, "compare_all", lambda: list(claims.values()))
     found = reproduce(tmp_path)
     names = {p.name for p in found.files}
     assert names == {p.name for p in tmp_path.iterdir()}
@@ -247,7 +254,7 @@ def test_each_figure_is_drawn_from_its_columns(name):
             keys.append("no_hierarchy")
         columns = {"rho": [0.1, 1.0], "rho2": [0.1, 1.0], **{k: [0.5, 0.6] for k in keys}}
     else:
-        columns = FIGURES[name]()
+        columns = columns_of(name)
     axes = draw(name, columns)
     assert all(ax.get_xlabel() or name == "figure_4" for ax in axes)
     assert sum(len(ax.lines) for ax in axes) > 0
