@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check lint types contracts notebooks bench clean
+.PHONY: demo test slow check lint types contracts notebooks bench clean
 
 # The first interpreter >= 3.12 among the usual names, pyenv's own folder included (.python-version names the tested one).
 define find_python
@@ -50,6 +50,9 @@ notebooks: $(VENV)/.tested
 	$(BIN)/python -m pytest --nbmake --nbmake-timeout=120 notebooks -p no:cacheprovider
 
 check: lint types contracts test notebooks
+
+slow: $(VENV)/.tested
+	@$(BIN)/python -m pytest -m slow
 
 bench: $(VENV)/.tested
 	$(BIN)/python -m pytest tests/benchmarks --import-mode=importlib -q

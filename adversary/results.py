@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from adversary.errors import FileFormatError
+from adversary.errors import FileFormatError, ModelError
 from adversary.release.measurement import Release
 
 __all__ = ["SCHEMA_VERSION", "AttackResult", "Check", "Risk", "build_tree"]
@@ -259,6 +259,47 @@ class AttackResult:
         if self.is_event:
             return int(self.log_odds > 1e-9)
         return int(self.support[int(np.argmax(self.log_posterior.values))])
+
+    @property
+    def entropy(self) -> float:
+        """Entropy of the target's posterior in nats: 0 where she is certain, log(k) where k values are equally likely."""
+        log_p = self.values("answer", "log_posterior")
+        p = np.exp(log_p)
+        return float(-(p[p > 0] @ log_p[p > 0]))
+
+    def top(self, k: int = 5) -> tuple[tuple[int, float], ...]:
+        """Return the k most probable values of the target with their posterior probabilities, the smaller value first in a tie.
+
+        Parameters
+        ----------
+        k
+            How many, >= 1.
+        """
+        log_p = self.values("answer", "log_posterior")
+        order = np.lexsort((self.support, -log_p))[:k]
+        return tuple((int(self.support[i]), float(np.exp(log_p[i]))) for i in order)
+
+    def rank(self, value: int) -> tuple[int, int]:
+        """Return the best and the worst place of one value among all values by posterior probability, 1 for the most probable.
+
+        Parameters
+        ----------
+        value
+            A value of the target, such as the true cell. The two places differ by the number of values tied with it (to
+            1e-12 of their probability) less one: guessing k times finds it for sure only where k is at least the worst place.
+
+        Raises
+        ------
+        ModelError
+            For a value that the target cannot have.
+        """
+        log_p = self.values("answer", "log_posterior")
+        mine = log_p[self.support == value]
+        if not mine.size:
+            msg = f"{value} is no value of {self.attrs['target']}: its support is {self.support.min()}..{self.support.max()}"
+            raise ModelError(msg, value)
+        above = int((log_p > mine[0] + 1e-12).sum())
+        return above + 1, above + int((np.abs(log_p - mine[0]) <= 1e-12).sum())
 
     def unused_evidence(self) -> tuple[str, ...]:
         """Return what is published and was not looked at, in words."""

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from adversary import AttackResult, Prior, Release, load, run
-from adversary.errors import FileFormatError
+from adversary.errors import FileFormatError, ModelError
 
 RELEASE = Release.from_counts(
     {"block": 2, "block_group": 1, "rest": -1, "tract": 8, "county": 5},
@@ -72,6 +72,25 @@ def test_a_target_of_many_values_has_a_pmf():
     np.testing.assert_allclose(result.risk.values, result.posterior.values / [0.5, 0.3, 0.2], rtol=1e-12)
     assert result.decision == 0
     assert set(result.summary()["posterior"]) == {"0", "1", "2"}
+
+
+def test_rank_top_and_entropy_of_a_record_follow_from_its_pmf():
+    cells = Release.from_counts({"cells": [2, -1, 1, 1]}, sigma2=5.0)
+    prior = Prior("Categorical", p=[0.25, 0.25, 0.25, 0.25])
+    result = run(load("whole_record").assuming(cell=prior), cells, draws=0)
+    w = np.exp(np.array([2, -1, 1, 1]) / 5.0)
+    p = w / w.sum()
+    assert result.entropy == pytest.approx(-(p @ np.log(p)), rel=1e-12)
+    assert [value for value, _ in result.top(3)] == [0, 2, 3]
+    assert result.top(1)[0][1] == pytest.approx(p[0], rel=1e-12)
+    assert (result.rank(0), result.rank(2), result.rank(3), result.rank(1)) == (
+        (1, 1),
+        (2, 3),
+        (2, 3),
+        (4, 4),
+    )
+    with pytest.raises(ModelError, match="no value of cell"):
+        result.rank(7)
 
 
 def test_a_sampled_answer_has_its_standard_error():
