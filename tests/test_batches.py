@@ -13,6 +13,7 @@ import xarray as xr
 
 from adversary import Prior, Release, load, measured, run, scenario
 from adversary.batches import batch, batch_to_folder, many, sources
+from adversary.distributions import FlatCount
 from adversary.errors import FileFormatError, ReleaseError, ScenarioError, UnsupportedModelError
 from adversary.samplers.recognise import find_closed_form
 
@@ -136,6 +137,49 @@ def test_each_target_is_answered_as_run_answers_it_alone():
         )
         assert float(found.posterior[i]) == pytest.approx(alone.posterior, abs=1e-12)
         assert float(found.risk[i]) == pytest.approx(float(alone.risk), rel=1e-11)
+
+
+def test_one_calls_prior_is_not_remembered_by_the_next():
+    table = {"block": [3], "block_sigma2": 5.0}
+    for p in (0.01, 0.9):
+        assert float(batch(renamed_single, {**table, "here.p": p}).prior[0]) == pytest.approx(p, rel=1e-12)
+        assert float(batch(renamed_single, table).prior[0]) == pytest.approx(0.25, rel=1e-12)
+        other = renamed_single.assuming(here=Prior("Bernoulli", p=p))
+        assert float(batch(other, table).prior[0]) == pytest.approx(p, rel=1e-12)
+        assert float(batch(renamed_single.assuming(known=1), table).log_odds[0]) == pytest.approx(
+            np.log(1 / 3) + 0.3
+        )
+        assert float(batch(renamed_single, {**table, "known": 2}).log_odds[0]) == pytest.approx(
+            np.log(1 / 3) + 0.1
+        )
+
+
+def test_a_prior_object_that_changes_is_read_again():
+    class Elsewhere:
+        """Stands for a prior of another package."""
+
+        def __init__(self, lower):
+            self.lower = lower
+
+        def create_variable(self, name):
+            return FlatCount(name, lower=self.lower)
+
+    mine = Elsewhere(0)
+    table = {k: v for k, v in two_level_table(4).items() if k != "present.p"}
+    found = []
+    for mine.lower in (0, 4):
+        found.append(batch(load("two_level").assuming(elsewhere=mine), table, engine="closed"))
+        fresh = load("two_level").assuming(elsewhere=Elsewhere(mine.lower))
+        np.testing.assert_allclose(
+            found[-1].log_odds, batch(fresh, table, engine="exact").log_odds, atol=1e-11
+        )
+    assert (np.abs(found[0].log_odds - found[1].log_odds) > 1e-3).all()
+
+
+@scenario(target="here")
+def renamed_single(release, *, known=0, here=Prior("Bernoulli", p=0.25)):
+    """One level under another name."""
+    measured(release["block"], known + here)
 
 
 def near_misses():

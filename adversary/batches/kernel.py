@@ -21,7 +21,7 @@ import numpy as np
 
 from adversary.errors import ReleaseError, ScenarioError, UnsupportedModelError
 from adversary.language import noise_kind
-from adversary.priors import Prior
+from adversary.priors import Prior, _PriorSpec
 from adversary.release.measurement import Measurement, Release
 from adversary.risk.measures import decide, posterior, risk_ratio
 from adversary.samplers.closed import rest_noise_error
@@ -94,12 +94,8 @@ class Kernel:
     wide: frozenset[str] = frozenset()
     tolerance: float = 1e-12
     engine: str = "auto"
-    _forms: dict[Any, tuple[ClosedForm | None, str]] = field(default_factory=dict, repr=False)
     used: set[str] = field(default_factory=set, repr=False)
     unused: set[str] = field(default_factory=set, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_forms": {}}
 
     def __call__(self, *arrays: Any) -> tuple[Array, ...]:
         """Return prior, posterior, risk, log-odds and decision of each target."""
@@ -215,12 +211,19 @@ class Kernel:
         """Return the closed form of one group, read from its first target's model."""
         first = 0 if isinstance(at, slice) else int(at[0])
         release = self._release(first, flat)
-        key = (*sorted(values.items()), *(noise_kind(release[m]) for m in self.measurements))
-        if key not in self._forms:
-            with _ENGINE:
-                row = {c: _one(flat[c], first) for c in self.columns if "." in c}
-                self._forms[key] = find_closed_form(with_values(self.scenario, {**values, **row}), release)
-        return self._forms[key][0]
+        # with the scenario's own prior: what this call gives instead must not be remembered for the next one
+        adversary = with_values(self.scenario, values)
+        own = tuple((k, _identity(v)) for k, v in adversary.assumptions.items())
+        key = (own, tuple((m, noise_kind(release[m])) for m in self.measurements))
+        with _ENGINE:
+            # one entry of the declaration's own cache, so that the next part, or the next call, reads no model again
+            forms = self.scenario.cache.setdefault("closed forms", [{}])[0]
+            if any(identity is None for _, identity in own):  # nobody knows when such an object changes
+                forms = {}
+            if key not in forms:
+                forms[key] = find_closed_form(adversary, release)
+            form: ClosedForm | None = forms[key][0]
+        return form
 
     def _release(self, i: int, flat: dict[str, Array]) -> Release:
         return Release(
@@ -253,6 +256,19 @@ class Kernel:
                 raise UnsupportedModelError(msg, self.scenario.target)
             prior[k], odds[k] = answer.prior_log_odds, answer.log_odds
         return prior, odds
+
+
+def _identity(value: Any) -> Any:
+    """Return what tells one assumption from another, hashable; None for an object that may change."""
+    if isinstance(value, _PriorSpec):
+        return (value, value.shape)
+    if isinstance(value, np.ndarray | list):
+        array = np.asarray(value)
+        return None if array.dtype.kind == "O" else (array.shape, str(array.dtype), array.tobytes())
+    if isinstance(value, tuple):
+        parts = tuple(map(_identity, value))
+        return None if None in parts else parts
+    return (type(value).__name__, value) if isinstance(value, int | float | str | np.generic | None) else None
 
 
 def _take(array: Array, at: Any) -> Array:
