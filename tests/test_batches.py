@@ -240,7 +240,7 @@ def test_an_exact_count_goes_to_the_engine():
 def test_dims_and_coordinates_are_kept_and_broadcast():
     data = xr.Dataset(
         {
-            "block": (("place", "release"), [[2, 0], [1, 5], [3, 3]]),
+            "block": (("place", "release"), [[2, 0], [1, 5], [3, 3]], {"units": "persons"}),
             "block_sigma2": ("release", [5.0, 2.0]),
             "known": ("place", [0, 1, 2]),
         },
@@ -249,6 +249,7 @@ def test_dims_and_coordinates_are_kept_and_broadcast():
     )
     found = batch(load("single_level"), data)
     assert found.risk.dims == ("place", "release")
+    assert found.risk.attrs == {"long_name": "posterior / prior"}
     assert found.place.values.tolist() == ["a", "b", "c"]
     expected = np.log(0.25) + (2 * (np.array([[2, 0], [1, 5], [3, 3]]) - [[0], [1], [2]]) - 1) / (
         2 * np.array([5.0, 2.0])
@@ -408,6 +409,16 @@ def test_a_killed_run_is_continued_to_the_same_bytes(tmp_path):
     assert go(str(tmp_path / "a"), "go on").stdout.split() == ["2", "4"]
     assert go(str(tmp_path / "b"), "go on").stdout.split() == ["0", "4"]
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_a_shorter_iterator_leaves_no_part_of_the_longer_one(tmp_path):
+    def pieces(n):
+        return (xr.Dataset({"block": ("target", [k, k + 1]), "block_sigma2": 5.0}) for k in range(n))
+
+    batch_to_folder(load("single_level"), pieces(3), tmp_path)
+    plan = batch_to_folder(load("single_level"), pieces(2), tmp_path)
+    assert (plan.targets, plan.parts) == (4, 2)
+    assert sorted(contents(tmp_path)) == ["manifest.json", "part-000000.nc", "part-000001.nc"]
 
 
 def test_a_damaged_part_is_made_again(tmp_path):

@@ -269,6 +269,7 @@ class _Manifest:
     def __init__(self, folder: Path, head: Mapping[str, Any]) -> None:
         self.folder, self.head = folder, dict(head)
         self.parts: dict[int, dict[str, Any]] = {}
+        self.seen = 0
         path = folder / MANIFEST
         if not path.is_file():
             return
@@ -291,7 +292,13 @@ class _Manifest:
         self._write(complete=False)
 
     def finish(self) -> None:
-        """Say that nothing is missing."""
+        """Say that nothing is missing; parts of a longer, earlier iterator are taken away."""
+        for number in [k for k in self.parts if k >= self.seen]:
+            stale = self.folder / self.parts.pop(number)["file"]
+            if stale.is_dir():
+                shutil.rmtree(stale)
+            else:
+                stale.unlink(missing_ok=True)
         self._write(complete=True)
 
     def _write(self, *, complete: bool) -> None:
@@ -312,6 +319,7 @@ def _todo(
 
         pieces = iter(tqdm(pieces, total=total, unit="part"))
     for number, piece in enumerate(pieces):
+        manifest.seen = number + 1
         record = manifest.parts.get(number)
         # the whole input has one hash where it is a file; pieces of an iterator are compared one by one
         if record is not None and (manifest.head["input"] is not None or record["input"] == digest_of(piece)):

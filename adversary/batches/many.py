@@ -241,4 +241,5 @@ def _in_pieces(
         answers = kernel(*(a if len(a) == 1 else a[part] for a in flat))
         for out, answer in zip(outputs, answers, strict=True):
             out[part] = answer
+    shaped = shaped.drop_attrs()  # a count's units are not a probability's
     return [shaped.copy(data=o.reshape(shaped.shape)).rename(None) for o in outputs]
