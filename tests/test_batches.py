@@ -15,7 +15,8 @@ from adversary import Prior, Release, load, measured, run, scenario
 from adversary.batches import batch, batch_to_folder, many, sources
 from adversary.distributions import FlatCount
 from adversary.errors import FileFormatError, ReleaseError, ScenarioError, UnsupportedModelError
-from adversary.samplers.recognise import find_closed_form
+from adversary.samplers.closed import two_level_log_odds
+from adversary.samplers.recognise import find_closed_form, lattice_gain
 
 RHO1, RHO2 = 0.09922635422547502, 0.24648450960703558
 S1, S2 = 0.5 / RHO1, 0.5 / RHO2
@@ -538,6 +539,22 @@ def test_the_reason_why_there_is_no_closed_form_is_told():
     release = Release.from_counts({"block": 2}, sigma2=5.0)
     assert find_closed_form(near_misses()["two"], release) == (None, "it has a potential")
     assert "looks at value of block" in find_closed_form(near_misses()["three"], release)[1]
+
+
+@pytest.mark.parametrize("noise", [(0.05, 0.3), (0.3, 135.0), (2.0, 5.0), (60.0, 3000.0), (1e4, 0.05)])
+def test_the_table_of_repeated_counts_has_the_closed_forms_bits(noise):
+    rng = np.random.default_rng(1)
+    u, v = rng.integers(-8, 40, 30_000), rng.integers(-40, 60, 30_000)
+    gain = lattice_gain(u, v, *(np.array([s]) for s in noise))
+    np.testing.assert_array_equal(gain, two_level_log_odds(0, u, v, 0, 1e99, *noise, 0.0))
+    assert lattice_gain(u * 1000, v, *(np.array([s]) for s in noise)) is None  # too wide to pay
+    assert lattice_gain(u, v, np.full(u.size, noise[0]), np.linspace(1, 2, u.size)) is None
+
+
+def test_targets_by_table_and_by_closed_form_are_the_same_bytes():
+    table = two_level_table(12_000)
+    del table["known"]
+    xr.testing.assert_identical(batch(load("two_level"), table), batch(load("two_level"), table, chunk=1000))
 
 
 # ------------------------------------------------------------------------------------------------ random declarations

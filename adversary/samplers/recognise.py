@@ -27,6 +27,7 @@ import numpy as np
 
 from adversary.language import noise_kind
 from adversary.priors import as_number
+from adversary.samplers._theta import hierarchy
 from adversary.samplers.closed import (
     log_odds_of,
     one_level_log_odds,
@@ -45,7 +46,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
-__all__ = ["ClosedForm", "Column", "Count", "find_closed_form", "prior_of"]
+_FEW, _TABLE, _PIECE = (
+    4096,
+    1 << 18,
+    8192,
+)  # targets that pay for a table, its largest size, targets at a time
+
+__all__ = ["ClosedForm", "Column", "Count", "find_closed_form", "lattice_gain", "prior_of"]
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,9 @@ class ClosedForm:
         noise = [columns[c.name] for c in (first, group, rest)]
         s1, s2, s3 = (n.sigma2 * n.groups for n in noise)
         if rest.kind != "sum":
+            gain = lattice_gain(x2, y1, s2, s3)
+            if gain is not None:
+                return np.asarray(one_level_log_odds(x1, 0, s1, odds) + gain)
             return two_level_log_odds(x1, x2, y1, 0, s1, s2, s3, odds)
 
         def terms(at: Integers, law: Callable[[Integers], Floats]) -> Floats:
@@ -139,6 +149,52 @@ class ClosedForm:
             return two_level_exact_noise_log_odds(a, b, c, 0, d, e, f, base, law)
 
         return _by_law(noise[2], x1.shape, terms)
+
+
+def lattice_gain(x2: Integers, y1: Integers, sigma2_2: Floats, sigma2_rest: Floats) -> Floats | None:
+    """Look up what the second level adds to the log-odds, where few different pairs of counts stand for many targets.
+
+    Parameters
+    ----------
+    x2, y1
+        Noisy counts of the group and of the rest, less the known persons.
+    sigma2_2, sigma2_rest
+        Their noise parameters.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        To the last bit the term of :func:`adversary.samplers.closed.two_level_log_odds`: the counts are whole numbers, so for
+        one pair of noise parameters it is a table. None where the table would cost more than it saves.
+
+    Examples
+    --------
+    >>> u, v = np.tile([0, 1], 5000), np.tile([2, 3], 5000)
+    >>> gain = lattice_gain(u, v, np.array([2.0]), np.array([135.0]))
+    >>> closed = two_level_log_odds(0, u, v, 0, 1e99, 2.0, 135.0, 0.0)
+    >>> bool((gain == closed).all())
+    True
+    """
+    if (
+        x2.size < _FEW
+        or x2.shape != y1.shape
+        or not all((s == s.flat[0]).all() for s in (sigma2_2, sigma2_rest))
+    ):
+        return None
+    low, high = (int(x2.min()), int(y1.min())), (int(x2.max()), int(y1.max()))
+    wide = high[1] - low[1] + 1
+    if (high[0] - low[0] + 1) * wide > min(x2.size // 4, _TABLE):
+        return None
+    u, v = np.meshgrid(np.arange(low[0], high[0] + 1), np.arange(low[1], high[1] + 1), indexing="ij")
+    table = hierarchy(u.ravel(), v.ravel(), float(sigma2_2.flat[0]), float(sigma2_rest.flat[0]), True)
+    out = np.empty(x2.shape)
+    for start in range(0, x2.size, _PIECE):
+        part = slice(start, start + _PIECE)
+        index = x2[part] * wide
+        index += y1[part]
+        index -= low[0] * wide + low[1]
+        np.take(table, index, out=out[part])
+    return out
 
 
 def _one_count(count: Count, column: Column, odds: Floats) -> Floats:
