@@ -10,6 +10,7 @@ Held to account by ``tests/test_batches.py``.
 from __future__ import annotations
 
 import json
+import uuid
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +213,8 @@ def _chunked(arrays: list[xr.DataArray], dims: set[str], chunk: int) -> list[xr.
     first = max(sizes, key=lambda d: sizes[d])
     others = int(np.prod([n for d, n in sizes.items() if d != first], dtype=np.int64))
     rows = max(1, chunk // max(others, 1))
-    return [a.chunk({first: rows}) if first in a.dims else a for a in arrays]
+    # a name of its own for each, because dask would hash every array to make one up
+    return [a.chunk({first: rows}, token=uuid.uuid4().hex) if first in a.dims else a for a in arrays]
 
 
 def _in_pieces(

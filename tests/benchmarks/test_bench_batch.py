@@ -12,7 +12,8 @@ import pytest
 from adversary import load
 from adversary.batches import batch
 from adversary.privacy import discrete_gaussian as dg
-from adversary.samplers.closed import two_level_log_odds
+from adversary.samplers.closed import one_level_log_odds, two_level_log_odds
+from adversary.samplers.recognise import lattice_gain
 
 N = 1_000_000
 S1, S2 = 0.5 / 0.09922635422547502, 0.5 / 0.24648450960703558
@@ -61,6 +62,9 @@ def check(odds, table, at):
 def test_targets_a_second(benchmark, table):
     x = [table[k] for k in ("block", "block_group", "rest")]
     closed, odds = best(lambda: two_level_log_odds(*x, 0, S1, S2, 27 * S1, 0.0))
+    s2, s3 = np.array([S2]), np.array([27 * S1])
+    tabled, same = best(lambda: one_level_log_odds(x[0], 0, S1, 0.0) + lattice_gain(x[1], x[2], s2, s3))
+    assert np.array_equal(same, odds)
     two_level = load("two_level")
     batch(two_level, {k: v[:10] if np.ndim(v) else v for k, v in table.items()})  # read the model once
     whole, found = best(lambda: batch(two_level, table), rounds=3)
@@ -70,7 +74,8 @@ def test_targets_a_second(benchmark, table):
     benchmark.pedantic(lambda: two_level_log_odds(*x, 0, S1, S2, 27 * S1, 0.0), rounds=3)
     info = benchmark.extra_info
     for what, seconds in (
-        ("NumPy closed form", closed),
+        ("log-odds, closed form in NumPy", closed),
+        ("log-odds, the same with the table of repeated pairs of counts", tabled),
         ("adversary.batch (prior, posterior, risk, odds, decision)", whole),
     ):
         info[f"two-level posteriors, one core: {what}"] = (
@@ -98,7 +103,7 @@ def test_dask_costs_little_and_holds_a_chunk(benchmark, table):
             return batch(two_level, table, lazy=True, chunk=100_000).compute()
 
     plain, lazy = [], []
-    for _ in range(4):  # interleaved
+    for _ in range(6):  # interleaved
         plain.append(best(lambda: batch(two_level, table), rounds=1))
         lazy.append(best(through_dask, rounds=1))
     assert np.array_equal(plain[0][1].log_odds.values, lazy[0][1].log_odds.values)
