@@ -259,7 +259,11 @@ def test_a_question_that_is_true_when_nobody_is_there_equals_brute_force():
 
 @pytest.mark.parametrize("name", ["couple", "moved", "lying_cells"])
 def test_mcmc_follows_a_target_that_is_computed_from_several_unknowns(name):
-    counts = {"couple": {"block": 2}, "moved": {"here": 1, "there": 2}, "lying_cells": {"block": 2, "other": 1}}[name]
+    counts = {
+        "couple": {"block": 2},
+        "moved": {"here": 1, "there": 2},
+        "lying_cells": {"block": 2, "other": 1},
+    }[name]
     release = Release.from_counts(counts, rho="0.1")
     exact, sampled = (run(load(name), release, sampler, seed=1, draws=500) for sampler in ("exact", "mcmc"))
     assert abs(sampled.posterior - exact.posterior) < 4 * sampled.mcse

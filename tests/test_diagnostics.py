@@ -71,7 +71,9 @@ def test_a_chain_that_never_moves_is_stuck_unless_exact_says_it_cannot_move():
 
 def test_a_wrong_mean_is_found_to_disagree():
     exact = run(load("single_level"), RELEASE, draws=2000, seed=1)
-    biased = run(load("single_level").assuming(present=Prior("Bernoulli", p=0.6)), RELEASE, "gibbs", draws=2000, seed=1)
+    biased = run(
+        load("single_level").assuming(present=Prior("Bernoulli", p=0.6)), RELEASE, "gibbs", draws=2000, seed=1
+    )
     row = next(r for r in summarize(biased, exact) if r.variable == "present")
     assert row.verdict == "disagree"
 
