@@ -113,7 +113,7 @@ def batch(  # noqa: PLR0913 - options of one call, all with defaults
         )
     else:
         found = _in_pieces(kernel, arrays, core, chunk or PIECE, progressbar)
-    out = xr.Dataset(dict(zip(OUTPUTS, found, strict=True)))
+    out = _with_plain_coords(xr.Dataset(dict(zip(OUTPUTS, found, strict=True))))
     out.attrs = {
         "scenario": scenario.name,
         "origin": scenario.origin,
@@ -182,6 +182,14 @@ def read_columns(
         raise ReleaseError(msg, tall)
     kernel = Kernel(scenario, tuple(columns), tuple(published), wide, tolerance, engine)
     return kernel, [named[k] for k in columns], dims
+
+
+def _with_plain_coords(data: xr.Dataset) -> xr.Dataset:
+    """Turn every MultiIndex into a column a level: neither netCDF nor zarr can hold one."""
+    for dim, index in data.indexes.items():
+        if getattr(index, "nlevels", 1) > 1 and dim in data.dims:
+            data = data.reset_index(dim)
+    return data
 
 
 def _as_dataset(mapping: Any) -> xr.Dataset:

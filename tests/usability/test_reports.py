@@ -148,6 +148,24 @@ def test_p10_divergences_are_not_applicable_without_a_gradient_sampler():
         assert any(c.text.startswith("divergences: not applicable") and c.passed is None for c in checks)
 
 
+def test_p11_answers_by_geounit_are_saved_with_plain_coordinates_and_leading_zeros(tmp_path):
+    import xarray as xr
+
+    from adversary import batch
+
+    geoid = ["010010201001000", "010010201001001", "440070001011000"]
+    data = xr.Dataset(
+        {"block": ("target", [2, 0, 5]), "block_sigma2": 5.0},
+        coords={"geoid": ("target", geoid), "state": ("target", [g[:2] for g in geoid])},
+    )
+    found = batch(single_level, data.set_index(target=["state", "geoid"]))
+    found.to_netcdf(tmp_path / "found.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "found.nc", engine="h5netcdf") as back:
+        assert back["geoid"].values.tolist() == geoid
+        assert back["state"].values.tolist() == ["01", "01", "44"]
+        np.testing.assert_array_equal(back["posterior"].values, found["posterior"].values)
+
+
 def test_p12_integer_noise_does_not_overflow():
     rng = np.random.default_rng(1)
     noisy = dg.sample(1e12, 10_000, rng, mu=2**31 - 1)
