@@ -186,8 +186,8 @@ def read_columns(
 
 def _with_plain_coords(data: xr.Dataset) -> xr.Dataset:
     """Turn every MultiIndex into a column a level: neither netCDF nor zarr can hold one."""
-    for dim, index in data.indexes.items():
-        if getattr(index, "nlevels", 1) > 1 and dim in data.dims:
+    for dim, index in data.xindexes.items():
+        if dim in data.dims and hasattr(index, "level_coords_dtype"):
             data = data.reset_index(dim)
     return data
 
