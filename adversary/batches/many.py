@@ -96,6 +96,8 @@ def batch(  # noqa: PLR0913 - options of one call, all with defaults
     >>> found.posterior.values.round(4).tolist(), found.decision.values.tolist()
     ([0.5739, 0.4752, 0.5739], [True, False, True])
     """
+    if isinstance(dataset, xr.Dataset):
+        dataset = _with_plain_coords(dataset)
     kernel, arrays, dims = read_columns(scenario, dataset, tolerance, within, engine)
     on_dask = any(hasattr(a.data, "dask") for a in arrays)
     if lazy and not on_dask:
@@ -113,7 +115,7 @@ def batch(  # noqa: PLR0913 - options of one call, all with defaults
         )
     else:
         found = _in_pieces(kernel, arrays, core, chunk or PIECE, progressbar)
-    out = _with_plain_coords(xr.Dataset(dict(zip(OUTPUTS, found, strict=True))))
+    out = xr.Dataset(dict(zip(OUTPUTS, found, strict=True)))
     out.attrs = {
         "scenario": scenario.name,
         "origin": scenario.origin,
