@@ -286,7 +286,7 @@ def test_vectors_within_a_target_go_to_the_engine():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"knwon": 1}, ScenarioError, "knwon is neither"),
+        ({"kmown": 1}, ScenarioError, "kmown is neither"),
         ({"block_sigma2": -1.0}, ReleaseError, "block_sigma2"),
         ({"block": [2.5, 1.0]}, ReleaseError, "whole numbers"),
         ({"block": [np.nan, 1.0]}, ReleaseError, "whole numbers"),
@@ -605,7 +605,7 @@ def random_declaration(seed):
 
 def test_random_declarations_are_answered_alike_on_both_roads():
     closed = 0
-    for seed in range(14):
+    for seed in range(10):
         adversary, table = random_declaration(seed)
         found, exact = batch(adversary, table), batch(adversary, table, engine="exact")
         closed += "closed form" in found.attrs["engine"]
@@ -615,7 +615,7 @@ def test_random_declarations_are_answered_alike_on_both_roads():
         np.testing.assert_allclose(
             found.posterior, exact.posterior, rtol=0, atol=2e-12, err_msg=f"seed {seed}"
         )
-    assert 3 <= closed <= 11  # both kinds are met
+    assert 2 <= closed <= 8  # both kinds are met
 
 
 def test_counts_beyond_32_bits_and_priors_of_one_in_a_googol_agree():

@@ -126,9 +126,9 @@ def test_batch_answers_a_csv_and_a_dry_run_writes_nothing(tmp_path):
 
 def test_batch_names_a_strange_column(tmp_path):
     table = tmp_path / "targets.csv"
-    table.write_text("block,block_sigma2,knwon\n2,5.0,0\n")
+    table.write_text("block,block_sigma2,kmown\n2,5.0,0\n")
     found = call("batch", "single_level", str(table), "--out", str(tmp_path / "out"), code=2)
-    assert "knwon is neither" in found.stderr
+    assert "kmown is neither" in found.stderr
 
 
 @pytest.mark.parametrize(
