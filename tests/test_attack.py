@@ -267,3 +267,19 @@ def test_mcmc_follows_a_target_that_is_computed_from_several_unknowns(name):
     release = Release.from_counts(counts, rho="0.1")
     exact, sampled = (run(load(name), release, sampler, seed=1, draws=500) for sampler in ("exact", "mcmc"))
     assert abs(sampled.posterior - exact.posterior) < 4 * sampled.mcse
+
+
+def test_a_prior_of_another_make_that_changes_between_calls_is_read_anew():
+    class Changing:
+        dims = ()
+        p = 0.1
+
+        def create_variable(self, name):
+            return pm.Bernoulli(name, p=np.float64(self.p))
+
+    prior = Changing()
+    release = Release.from_counts({"block": 2}, sigma2=5.0)
+    one = single_level.assuming(present=prior)
+    assert run(one, release, draws=0).prior == pytest.approx(0.1, rel=1e-14)
+    prior.p = 0.7
+    assert run(one, release, draws=0).prior == pytest.approx(0.7, rel=1e-14)

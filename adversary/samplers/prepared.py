@@ -4,11 +4,12 @@ What it is: the cache that makes a second release, or a grid of priors, cost no 
 A prepared scenario serves every release of the same structure (names, shapes, which counts are exact, how noise of sums is
 declared) and every prior of the same family; a scenario that reads a value itself is prepared anew when that value changes.
 
-Held to account by ``tests/samplers/test_prepared.py``.
+Held to account by ``tests/test_attack.py``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,13 +94,19 @@ def _check_priors(scenario: Scenario) -> None:
 
 def _structure(scenario: Scenario, release: Release) -> tuple[Any, ...]:
     assumptions = tuple(
-        (k, v.structure if isinstance(v, _PriorSpec) else (id(v), v) if is_prior(v) else _frozen(v))
+        (k, v.structure if isinstance(v, _PriorSpec) else _foreign(v) if is_prior(v) else _frozen(v))
         for k, v in scenario.assumptions.items()
     )
     published = tuple(
         (m.name, np.shape(m.value), np.shape(m.sigma2), noise_kind(m)) for m in release.values()
     )
     return (assumptions, published, release.not_measured)
+
+
+def _foreign(prior: Any) -> Any:
+    """Return what identifies a prior of another make: its value where it cannot change, nothing that repeats otherwise."""
+    fixed = dataclasses.is_dataclass(prior) and getattr(prior, "__dataclass_params__").frozen  # noqa: B009
+    return (type(prior), prior) if fixed else object()
 
 
 def _frozen(value: Any) -> Any:
