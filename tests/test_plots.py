@@ -62,3 +62,15 @@ def test_a_figure_touches_no_global_state(exact):
     plot_prior_posterior(exact)
     assert dict(mpl.rcParams) == before
     assert plt.get_fignums() == open_before
+
+
+def test_the_frontier_draws_every_split_at_its_noise_and_risk():
+    from adversary.plots import plot_frontier
+    from adversary.risk import TwoLevelDesign, two_level_frontier
+
+    design = TwoLevelDesign(sigma2=1.0, group_sigma2=1.0, others=10)
+    points = two_level_frontier(design, 5, 0.5, [0.2, 0.5, 0.8], p=0.1)
+    ax = plot_frontier(points)
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), [p.block_sd for p in points])
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [p.risk for p in points])
+    assert len(ax.lines[1].get_xdata()) == sum(p.efficient for p in points)

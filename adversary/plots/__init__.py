@@ -5,12 +5,13 @@ A figure takes what another function returns and an optional ``ax``, returns ``A
 """
 
 from adversary.plots.answers import plot_agreement, plot_count_posterior, plot_prior_posterior
-from adversary.plots.risks import plot_risks
+from adversary.plots.risks import plot_frontier, plot_risks
 from adversary.plots.studies import plot_rank_counts, plot_sensitivity
 
 __all__ = [
     "plot_agreement",
     "plot_count_posterior",
+    "plot_frontier",
     "plot_prior_posterior",
     "plot_rank_counts",
     "plot_risks",

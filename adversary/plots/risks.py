@@ -11,7 +11,7 @@ import numpy as np
 
 from adversary.plots._style import ACCENT, POSTERIOR, PRIOR, axes, tidy
 
-__all__ = ["plot_risks"]
+__all__ = ["plot_frontier", "plot_risks"]
 
 
 def plot_risks(
@@ -68,3 +68,39 @@ def plot_risks(
     tidy(ax)
     ax.spines["right"].set_visible(True)
     return ax
+
+
+def plot_frontier(points: Any, *, label: str | None = None, ax: Any = None) -> Any:
+    """Draw risk against accuracy for the ways to split a budget over block and block group.
+
+    Parameters
+    ----------
+    points
+        What :func:`adversary.risk.two_level_frontier` returns.
+    label
+        Name of the curve in a legend.
+    ax
+        Axes to draw on; new ones where left out.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Abscissa: standard deviation of the block's noise; ordinate: averaged risk R. Full points are efficient, hollow ones
+        are beaten by another split at both levels; the block's share of the budget is written beside each end.
+    """
+    ax = axes(ax)
+    sd, risk = np.array([p.block_sd for p in points]), np.array([p.risk for p in points])
+    efficient = np.array([p.efficient for p in points], dtype=bool)
+    ax.plot(sd, risk, "-", color=POSTERIOR, lw=1, label=label)
+    ax.plot(sd[efficient], risk[efficient], "o", color=POSTERIOR, markersize=5)
+    ax.plot(sd[~efficient], risk[~efficient], "o", color=POSTERIOR, markersize=5, markerfacecolor="white")
+    for point in (points[0], points[-1]):
+        ax.annotate(
+            f"block {point.block_share:.0%}",
+            (point.block_sd, point.risk),
+            xytext=(5, 5),
+            textcoords="offset points",
+        )
+    ax.set(xlabel="standard deviation of the block's noise", ylabel="R = averaged posterior / prior")
+    ax.set_title("risk against accuracy, one budget split over two levels", loc="left", fontsize="medium")
+    return tidy(ax)
