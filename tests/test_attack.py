@@ -283,3 +283,12 @@ def test_a_prior_of_another_make_that_changes_between_calls_is_read_anew():
     assert run(one, release, draws=0).prior == pytest.approx(0.1, rel=1e-14)
     prior.p = 0.7
     assert run(one, release, draws=0).prior == pytest.approx(0.7, rel=1e-14)
+
+
+@pytest.mark.parametrize("aside", ["block_group", "rest", "block"])
+def test_the_reference_passes_over_what_was_not_measured_as_the_model_does(aside):
+    rho = {name: 0 if name == aside else "0.2" for name in ("block", "block_group", "rest")}
+    release = Release.from_counts({"block": 2, "block_group": 4, "rest": 1}, rho=rho, groups={"rest": 3})
+    proper = two_level.assuming(elsewhere=Prior("Poisson", mu=2.0))
+    exact, gibbs = run(proper, release, draws=0), run(proper, release, "gibbs", seed=1, draws=4000)
+    assert abs(gibbs.posterior - exact.posterior) < 4 * gibbs.mcse

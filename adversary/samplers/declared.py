@@ -1,17 +1,37 @@
-"""Read a declared prior as plain numbers, for the reference sampler that knows no PyMC.
+"""Read declared priors and measurements as plain numbers, for the reference sampler that knows no PyMC.
 
-Held to account by ``tests/samplers/test_declared.py``.
+Held to account by ``tests/test_attack.py`` and ``tests/models``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adversary.errors import UnsupportedModelError
 from adversary.priors import _PriorSpec
 
-__all__ = ["prior_log_odds", "rest_prior"]
+if TYPE_CHECKING:
+    from adversary.release.measurement import Release
+
+__all__ = ["node", "prior_log_odds", "rest", "rest_prior"]
+
+
+def node(release: Release, name: str) -> tuple[int, float] | None:
+    """Return (value, sigma2) of a count on the path, None where it was not measured."""
+    if name in release.not_measured:
+        return None
+    return release[name].value, release[name].sigma2
+
+
+def rest(
+    release: Release, name: str, prior: Any
+) -> tuple[int | None, float, int, tuple[str, dict[str, float]]]:
+    """Return (value or None, sigma2 of one count, groups, prior) of the sum over the other geounits of a level."""
+    if name in release.not_measured:
+        return None, 1.0, 1, rest_prior(prior)
+    m = release[name]
+    return m.value, m.sigma2, m.groups, rest_prior(prior)
 
 
 def prior_log_odds(present: Any) -> float:

@@ -1,14 +1,13 @@
 """Did the target answer the census at all? The paper's reading, and the one that uses what is published."""
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import prior_log_odds
+from adversary.samplers.declared import node, prior_log_odds
 from adversary.samplers.gibbs import PathProblem
 
 
 def _gibbs(release, *, known, answered):
-    block = release["block"]
     return PathProblem(
-        known=known, prior_log_odds=prior_log_odds(answered), nodes=((block.value, block.sigma2),), rests=()
+        known=known, prior_log_odds=prior_log_odds(answered), nodes=(node(release, "block"),), rests=()
     )
 
 

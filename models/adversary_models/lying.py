@@ -1,14 +1,13 @@
 """Did the respondent report the truth? The paper's reading, and the one that uses the complementary cell."""
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import prior_log_odds
+from adversary.samplers.declared import node, prior_log_odds
 from adversary.samplers.gibbs import PathProblem
 
 
 def _gibbs(release, *, known, truthful):
-    block = release["block"]
     return PathProblem(
-        known=known, prior_log_odds=prior_log_odds(truthful), nodes=((block.value, block.sigma2),), rests=()
+        known=known, prior_log_odds=prior_log_odds(truthful), nodes=(node(release, "block"),), rests=()
     )
 
 

@@ -1,7 +1,7 @@
 """Presence in one block, from the counts along the whole path from the block to the nation."""
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import prior_log_odds, rest_prior
+from adversary.samplers.declared import node, prior_log_odds, rest
 from adversary.samplers.gibbs import PathProblem
 
 CENSUS_LEVELS = ("block", "block_group", "tract", "county", "state", "nation")
@@ -13,12 +13,11 @@ def _above(release, levels):
 
 def _gibbs(release, *, levels, known, present, elsewhere):
     there = [level for level in levels if level in release]
-    rests = [release[f"rest_of_{level}"] for level in there[1:]]
     return PathProblem(
         known=known,
         prior_log_odds=prior_log_odds(present),
-        nodes=tuple((release[level].value, release[level].sigma2) for level in there),
-        rests=tuple((r.value, r.sigma2, r.groups, rest_prior(elsewhere)) for r in rests),
+        nodes=tuple(node(release, level) for level in there),
+        rests=tuple(rest(release, f"rest_of_{level}", elsewhere) for level in there[1:]),
     )
 
 

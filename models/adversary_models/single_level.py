@@ -1,14 +1,13 @@
 """Presence in one block, from the block's noisy count alone."""
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import prior_log_odds
+from adversary.samplers.declared import node, prior_log_odds
 from adversary.samplers.gibbs import PathProblem
 
 
 def _gibbs(release, *, known, present):
-    block = release["block"]
     return PathProblem(
-        known=known, prior_log_odds=prior_log_odds(present), nodes=((block.value, block.sigma2),), rests=()
+        known=known, prior_log_odds=prior_log_odds(present), nodes=(node(release, "block"),), rests=()
     )
 
 

@@ -1,17 +1,16 @@
 """Presence in one block, from the counts of the block, of its block group, and of the rest of the group."""
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import prior_log_odds, rest_prior
+from adversary.samplers.declared import node, prior_log_odds, rest
 from adversary.samplers.gibbs import PathProblem
 
 
 def _gibbs(release, *, known, present, elsewhere):
-    block, group, rest = release["block"], release["block_group"], release["rest"]
     return PathProblem(
         known=known,
         prior_log_odds=prior_log_odds(present),
-        nodes=((block.value, block.sigma2), (group.value, group.sigma2)),
-        rests=((rest.value, rest.sigma2, rest.groups, rest_prior(elsewhere)),),
+        nodes=(node(release, "block"), node(release, "block_group")),
+        rests=(rest(release, "rest", elsewhere),),
     )
 
 

@@ -3,14 +3,13 @@
 import numpy as np
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import prior_log_odds
+from adversary.samplers.declared import node, prior_log_odds
 from adversary.samplers.gibbs import PathProblem
 
 
 def _gibbs(release, *, known, has_value):
-    block = release["block"]
     return PathProblem(
-        known=known, prior_log_odds=prior_log_odds(has_value), nodes=((block.value, block.sigma2),), rests=()
+        known=known, prior_log_odds=prior_log_odds(has_value), nodes=(node(release, "block"),), rests=()
     )
 
 
