@@ -28,6 +28,7 @@ _ELSEWHERE = {
     "batch": "adversary.cli_risk:batch",
     "check": "adversary.cli_study:check_command",
     "expect": "adversary.cli_risk:expect",
+    "largest": "adversary.cli_risk:largest",
     "reproduce": "adversary.cli_risk:reproduce",
     "study": "adversary.cli_study:study_command",
 }

@@ -296,3 +296,87 @@ def batch(
         "dry_run": dry_run,
     }
     _emit(as_json, numbers, plan.lines())
+
+
+@click.command()
+@click.option(
+    "--risk", type=float, default=None, help="Keep the averaged risk R = E[posterior]/prior at or below this."
+)
+@click.option(
+    "--right", type=float, default=None, help="Keep P[her decision is right] at or below this, instead."
+)
+@click.option(
+    "--exceed",
+    nargs=2,
+    type=float,
+    default=None,
+    metavar="R A",
+    help="Keep P[R' > R] at or below A, instead.",
+)
+@click.option(
+    "--prior",
+    "priors",
+    multiple=True,
+    required=True,
+    help="Prior of presence; twice for all between two values.",
+)
+@json_option
+def largest(
+    risk: float | None,
+    right: float | None,
+    exceed: tuple[float, float] | None,
+    priors: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Find the largest rho of one noisy count that keeps a target who is present within a bound.
+
+    The answer is safe: the bound holds for every smaller rho too (down to 0.001). The risk need not grow with rho, so all
+    crossings are printed.
+    """
+    from adversary.risk import Criterion, guaranteed_information, largest_information
+
+    asked = [x for x in (risk, right, exceed) if x is not None]
+    if len(asked) != 1 or len(priors) > 2:
+        msg = "give one of --risk, --right and --exceed, and one or two priors"
+        raise click.UsageError(msg)
+    if exceed is not None:
+        criterion = Criterion("exceedance", exceed[1], ratio=exceed[0])
+    else:
+        criterion = Criterion("risk", risk) if risk is not None else Criterion("right", float(right or 0.0))
+    p = sorted(_number(text, "--prior") for text in priors)
+    found = largest_information(criterion, p[0] if len(p) == 1 else (p[0], p[1]))
+    crossings = [{"rho": c.low, "breaks": c.breaks, "jump": c.jump} for c in found.crossings]
+    data = {
+        "rho": _finite(found.safe),
+        "sigma2": _finite(0.5 / found.safe if found.safe else math.inf),
+        "value": _finite(found.value),
+        "crossings": crossings,
+        "priors": p,
+        "rho_for_every_prior": guaranteed_information(risk) if risk is not None else None,
+        "scanned": [found.low, found.high],
+    }
+    bound = (
+        f"R <= {risk:g}"
+        if risk is not None
+        else f"P[right] <= {right:g}"
+        if exceed is None
+        else f"P[R' > {exceed[0]:g}] <= {exceed[1]:g}"
+    )
+    noise = f"sigma2 = 1/(2 rho) = {0.5 / found.safe:.4f} (there {found.value:.6f})" if found.safe else ""
+    lines = [
+        f"{bound} holds up to rho = {found.safe:.6f} of the count, {noise}"
+        if found.safe
+        else f"{bound} is broken from rho = {found.low:g} on",
+        "rho here is 1/(2 sigma2) of one count that the target changes by one: under bounded neighbours that is half its budget",
+    ]
+    if len(found.crossings) > 1:
+        places = ", ".join(
+            f"{c.low:.4f} ({'broken' if c.breaks else 'holds again'} above)" for c in found.crossings
+        )
+        lines.append(f"it does not grow steadily: crossings at {places}")
+    if risk is not None:
+        ceiling = guaranteed_information(risk)
+        lines.append(
+            f"for every prior whatsoever R <= {risk:g} is guaranteed up to rho = ln({risk:g})/2 = {ceiling:.6f}"
+        )
+    _emit(as_json, data, lines)

@@ -1,6 +1,7 @@
 """The commands of risk: the numbers of the paper on the terminal and as JSON, and no PyMC where none is needed."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -142,3 +143,18 @@ def test_risk_commands_start_without_pymc(arguments):
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stderr.split() == []
+
+
+def test_largest_finds_the_safe_root_and_shows_the_dip():
+    found = CliRunner().invoke(main, ["largest", "--risk", "1.2", "--prior", "1/864", "--json"])
+    data = json.loads(found.stdout)
+    assert data["rho"] == pytest.approx(0.091416, abs=5e-7)
+    assert data["rho_for_every_prior"] == pytest.approx(math.log(1.2) / 2, rel=1e-15)
+    from adversary.risk import expected_one_level
+
+    for factor, holds in ((0.999, True), (1.001, False)):
+        assert (expected_one_level(0.5 / (factor * data["rho"]), p=1 / 864).risk <= 1.2) is holds
+    text = CliRunner().invoke(main, ["largest", "--risk", "53.2", "--prior", "1/864"]).stdout
+    assert "crossings at 2.6435 (broken above), 3.0117 (holds again above), 3.3677 (broken above)" in text
+    wrong = CliRunner().invoke(main, ["largest", "--prior", "0.5"])
+    assert wrong.exit_code == 2
