@@ -481,6 +481,7 @@ def scenario(
 
     Examples
     --------
+    >>> from adversary import Prior
     >>> @scenario(target="present", source="Kazan & Reiter, eq. (3.1)")
     ... def single_level(release, *, known=0, present=Prior("Bernoulli", p=0.5)):
     ...     "Is the target among the block's people?"

@@ -174,7 +174,7 @@ def Prior(distribution: str, /, *, dims: Any = None, shape: Any = None, **parame
     >>> Prior("Bernoulli", p=0.5)
     Prior('Bernoulli', p=0.5)
     >>> Prior("Poisson", mu=3.0, dims="sibling")
-    Prior('Poisson', mu=3.0, dims=sibling)
+    Prior('Poisson', mu=3.0, dims='sibling')
     """
     if callable(distribution):
         msg = (
