@@ -50,11 +50,13 @@ def literal(name, a):
         return float(given[k][support[k] == a["c"] + x2].sum())
     if name.startswith("fc38"):
         return float(gibbs.conditional_x1(one, a["c"] + int(name.rsplit("_", 1)[1]))[1])
-    if name.startswith("hier_gibbs"):
+    if name.startswith(("hier_gibbs_p0", "hier_gibbs_p1")):
         k = 0 if name.endswith("p01") else 1
         flip = [gibbs.conditional_x1(one, int(x2), mode="literal")[1] for x2 in support[k]]
         return float(given[k] @ np.array(flip))
     present = gibbs.stationary_target(one, "literal")
+    if name.startswith("hier_gibbs"):
+        return present
     total = sum(
         w * support_p
         for w, support_p in zip((1 - present, present), _spread(support, given, a["c"]), strict=True)
@@ -80,7 +82,7 @@ def privacy(name, a):
             "cks": accounting.epsilon,
             "gauss": accounting.epsilon_gaussian,
         }
-        return how[name.split("_")[1]](float(a["rho"]), a["delta"])
+        return how[name.split("_")[1]](probability(a["rho"]), probability(a["delta"]))
     if start == "t2":
         level = name.removeprefix("t2_level_").removeprefix("t2_gvhr_")
         allocation = Allocation.load("2020-pl94-persons").scaled_to(str(a["rho"]))
@@ -162,8 +164,10 @@ def declared(name, a):
         return float(result.posterior.values[int(name[-1])])
     if start == "chain":
         return _chain(a, p)
-    if name.startswith("s4_x2nonneg"):
-        return run(group_first.assuming(known=a["c"], present=p), release_of(a), draws=0).posterior
+    if name.startswith("s4_x2"):
+        lower = 0 if name.startswith("s4_x2nonneg") else 1  # the other reading: X2 flat on {c + 1, ...}
+        reading = group_first.assuming(known=a["c"], present=p, extra=Prior("FlatCount", lower=lower))
+        return run(reading, release_of(a), draws=0).posterior
     if start == "s4" and _rest_prior(name) is not None:
         return run(
             two_levels.assuming(known=a["c"], present=p, elsewhere=_rest_prior(name)), release_of(a), draws=0
@@ -208,7 +212,7 @@ def answer(name):
         return privacy(name, a)
     if name.startswith(("fc38_", "fc39_", "hier_gibbs", "t8_literal")):
         return literal(name, a)
-    if name.startswith(("t8_integer", "s4_x2nonneg")):
+    if name.startswith(("t8_integer", "s4_x2")):
         return declared(name, a)
     return formulas.answer(name)
 
