@@ -19,9 +19,7 @@ from adversary.privacy import discrete_gaussian as dg
 from adversary.release.queries import PL94_PERSONS
 from adversary.samplers import gibbs
 
-_spec = importlib.util.spec_from_file_location(
-    "formulas", Path(__file__).parents[1] / "risk" / "reference.py"
-)
+_spec = importlib.util.spec_from_file_location("formulas", Path(__file__).with_name("formulas.py"))
 formulas = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(formulas)
 ENTRIES = formulas.ENTRIES
@@ -255,7 +253,7 @@ def test_declared_model_gives_the_same_number(name):
 
 
 def test_the_comparison_can_fail():
-    entry = ENTRIES["hier_exact_post"]
+    entry = {"exact_value": 0.5032878263086942, "tolerance": 1e-11, "tolerance_kind": "rel"}
     assert close(entry["exact_value"], entry)
     assert not close(entry["exact_value"] * 1.001, entry)
 
