@@ -3,7 +3,6 @@
 import csv
 import functools
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from adversary.plots.paper import PAPER_FIGURES, draw
 from adversary.reproduce import FIGURES, TABLES, compare_all, printed_values, reproduce
 from adversary.reproduce.claims import CUT, LITERAL, NO, WITHIN, YES, Printed, judge
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parent / "reference"))
+FOLDER = Path(__file__).parent / "reference"
 ENTRIES = {e["id"]: e for e in json.loads((FOLDER / "kazan_reiter.json").read_text())}
 
 # claim -> reference of the stated model, reference of the literal sampler

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from adversary.geography.compare import entity_deviations, total_estimate, total
 from adversary.geography.spine import Spine
 from adversary.release.queries import PL94_PERSONS, Histogram, Strategy
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+FOLDER = Path(__file__).parents[1] / "reference"
 REFERENCE = json.loads((FOLDER / "spines.json").read_text())
 
 

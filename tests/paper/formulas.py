@@ -15,7 +15,9 @@ from adversary.samplers.leaf_prior import LeafPrior
 from adversary.samplers.path import UpperMessage, path_log_odds
 from adversary.samplers.tree import solve_tree
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+OURS = Path(__file__).parents[1] / "reference"
+FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", OURS))
+FOLDER = FOLDER if (FOLDER / "kazan_reiter.json").is_file() else OURS
 ENTRIES = {e["id"]: e for e in json.loads((FOLDER / "kazan_reiter.json").read_text())}
 # Table 2 at rho = 2.56: noise of a block and of an optimised block group
 BLOCK, GROUP = (0.5 / float(Fraction(rho)) for rho in ("1666368/16793603", "103534592/420045025"))

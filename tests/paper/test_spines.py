@@ -30,7 +30,9 @@ from adversary.release.estimate import two_pass
 from adversary.samplers.leaf_prior import LeafPrior
 from adversary.samplers.tree import solve_tree
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+OURS = Path(__file__).parents[1] / "reference"
+FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", OURS))
+FOLDER = FOLDER if (FOLDER / "spines.json").is_file() else OURS
 REFERENCE: dict[str, Any] = json.loads((FOLDER / "spines.json").read_text())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from adversary.privacy.accounting import (
 )
 from adversary.privacy.budget import Rho
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+FOLDER = Path(__file__).parents[1] / "reference"
 REFERENCE = json.loads((FOLDER / "kazan_reiter.json").read_text())
 RHO = st.one_of(st.floats(0, 1e6), st.floats(-300, 6).map(lambda e: 10.0**e))
 DELTA = st.one_of(st.floats(1e-300, 1), st.floats(-300, 0).map(lambda e: 10.0**e))

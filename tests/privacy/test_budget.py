@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import pickle
 from decimal import Decimal
 from fractions import Fraction
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from adversary.errors import BudgetError
 from adversary.privacy.budget import Allocation, Rho, noise_scale
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+FOLDER = Path(__file__).parents[1] / "reference"
 KAZAN = json.loads((FOLDER / "kazan_reiter.json").read_text())
 PRIVACY = json.loads((FOLDER / "spines.json").read_text()).get("privacy", {})
 PERSONS = "2020-pl94-persons"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from adversary.privacy.accounting import epsilon
 from adversary.privacy.budget import Allocation, Rho
 from adversary.privacy.certificates import PL94_WORDS, attribute_rho, certificate, location_rho, spine_rho
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+FOLDER = Path(__file__).parents[1] / "reference"
 PRIVACY = json.loads((FOLDER / "spines.json").read_text()).get("privacy", {})
 PERSONS = {"US": "2020-pl94-persons", "PR": "2020-pl94-persons-pr"}
 

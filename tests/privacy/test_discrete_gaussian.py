@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from adversary.errors import AdversaryError, BudgetError, ReleaseError
 from adversary.privacy import discrete_gaussian as dg
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+FOLDER = Path(__file__).parents[1] / "reference"
 REFERENCE = json.loads((FOLDER / "kazan_reiter.json").read_text())
 SIGMA2 = (
     1e-6,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from adversary.errors import BudgetError
 from adversary.privacy.accounting import epsilon_bun_steinke
 from adversary.privacy.semantics import best_power, best_test, odds_bound, rho_for_risk, risk_ceiling
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+FOLDER = Path(__file__).parents[1] / "reference"
 SPINES = json.loads((FOLDER / "spines.json").read_text())
 RHOS = (0.001, 0.01, 0.0992, 0.5, 2.0, 8.0, 50.0)
 

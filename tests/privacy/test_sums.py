@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from adversary.errors import BudgetError, ReleaseError
 from adversary.privacy.discrete_gaussian import log_pmf, pmf, sum_log_pmf, sum_residue_table, sum_variation
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+FOLDER = Path(__file__).parents[1] / "reference"
 REFERENCE = json.loads((FOLDER / "kazan_reiter.json").read_text())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from adversary.errors import ReleaseError
 from adversary.release.schema import HISTOGRAMS, histogram
 
-FOLDER = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+FOLDER = Path(__file__).parents[1] / "reference"
 REFERENCE = {c["id"]: c for c in json.loads((FOLDER / "kazan_reiter.json").read_text())}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 
 import mpmath as mp
@@ -15,7 +14,7 @@ from numpy.polynomial import hermite_e
 from adversary.errors import BudgetError, ReleaseError, UnsupportedModelError
 from adversary.samplers import closed
 
-REFERENCE = Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference"))
+REFERENCE = Path(__file__).parents[1] / "reference"
 RHO1, RHO2 = 165 / 4099 * 2.56 * 3945 / 4097, 1256 / 4099 * 2.56 * 1288 / 4099
 
 

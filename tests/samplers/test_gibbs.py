@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +22,7 @@ from adversary.samplers.gibbs import (
 
 RHO1, RHO2 = 0.09922635422547502, 0.24648450960703558
 S1, S2 = 1 / (2 * RHO1), 1 / (2 * RHO2)
-REFERENCE = (
-    Path(os.environ.get("ADVERSARY_REFERENCE", Path(__file__).parents[1] / "reference")) / "kazan_reiter.json"
-)
+REFERENCE = Path(__file__).parents[1] / "reference" / "kazan_reiter.json"
 
 
 def base(prior=("flat", {}), s1=S1, s2=S2, d=27, data=(2, 1, -1), log_odds=0.0, known=0):
