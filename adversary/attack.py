@@ -374,7 +374,12 @@ def _prior_of_target(
             None if pmf is None else {int(v): float(p) for v, p in zip(pmf.support, pmf.log_p, strict=True)}
         )
     try:
-        drawn = pm.draw(model[scenario.target], draws=PRIOR_DRAWS, random_seed=np.random.default_rng(seed))
+        drawn = pm.draw(
+            model[scenario.target],
+            draws=PRIOR_DRAWS,
+            random_seed=np.random.default_rng(seed),
+            mode="FAST_COMPILE",
+        )
     except ModelError:  # an improper prior cannot be drawn from
         return None
     values, counts = np.unique(drawn, return_counts=True)
