@@ -17,8 +17,9 @@ import numpy as np
 import xarray as xr
 
 from adversary._version import __version__
+from adversary.declaring import require_release
 from adversary.errors import ModelError, ScenarioError, UnsupportedModelError
-from adversary.language import Scenario, noise_kind, require_release
+from adversary.language import Scenario, noise_kind
 from adversary.results import AttackResult, build_tree
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def run(
     if not isinstance(scenario, Scenario):
         msg = f"run takes a scenario first, got {scenario!r}: adversary.load('two_level') returns one"
         raise ScenarioError(msg, scenario)
-    require_release(scenario, release)
+    require_release(scenario.name, release)
     if sampler not in SAMPLERS:
         msg = f"there is no sampler called {sampler!r}: there are {', '.join(SAMPLERS)}"
         raise ScenarioError(msg, sampler)
@@ -340,7 +341,7 @@ def _mcmc(
         )
         raise UnsupportedModelError(msg, scenario.target)
     values = np.asarray(target.values).astype(np.int64)
-    prior = _prior_of_target(model, scenario, release, seed)
+    prior, prior_draws = _prior_of_target(model, scenario, release, seed)
     low, high = int(values.min()), int(values.max())
     seen = {0, 1} if {low, high} <= {0, 1} else set(np.unique(values).tolist())
     support = np.array(sorted(seen | (set() if prior is None else {0, 1} & set(prior))), dtype=np.int64)
@@ -353,14 +354,17 @@ def _mcmc(
     return {
         **_from_draws(values, support, log_prior),
         "groups": groups,
-        "attrs": {"used": [v.name for v in model.observed_RVs]},
+        "attrs": {"used": [v.name for v in model.observed_RVs], "prior_draws": prior_draws},
     }
 
 
 def _prior_of_target(
     model: Any, scenario: Scenario, release: Release, seed: np.random.SeedSequence
-) -> dict[int, float] | None:
-    """Return log-probabilities of the target under the prior alone; None where it has an improper prior."""
+) -> tuple[dict[int, float] | None, int]:
+    """Return log-probabilities of the target under the prior alone, and from how many draws (0: exact).
+
+    The first is None where the target has an improper prior.
+    """
     import pymc as pm
 
     from adversary.samplers.prepared import prepare
@@ -370,9 +374,10 @@ def _prior_of_target(
     except UnsupportedModelError:
         pass
     else:
-        return (
+        exact = (
             None if pmf is None else {int(v): float(p) for v, p in zip(pmf.support, pmf.log_p, strict=True)}
         )
+        return exact, 0
     try:
         drawn = pm.draw(
             model[scenario.target],
@@ -381,9 +386,9 @@ def _prior_of_target(
             mode="FAST_COMPILE",
         )
     except ModelError:  # an improper prior cannot be drawn from
-        return None
+        return None, 0
     values, counts = np.unique(drawn, return_counts=True)
-    return {int(v): math.log(c / drawn.size) for v, c in zip(values, counts, strict=True)}
+    return {int(v): math.log(c / drawn.size) for v, c in zip(values, counts, strict=True)}, PRIOR_DRAWS
 
 
 SAMPLERS: Mapping[str, Callable[..., dict[str, Any]]] = {"exact": _exact, "gibbs": _gibbs, "mcmc": _mcmc}

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
     from adversary.release.measurement import Release
 
-__all__ = ["declared_arguments", "full_precision", "module_from_file", "require_double_precision"]
+__all__ = [
+    "declared_arguments",
+    "full_precision",
+    "module_from_file",
+    "require_double_precision",
+    "require_release",
+]
 
 
 def module_from_file(path: Path) -> Any:
@@ -100,3 +106,11 @@ def require_double_precision(release: Release) -> None:
             "observed counts): unset it, or set floatX=float64"
         )
         raise ModelError(msg, pytensor.config.floatX)
+
+
+def require_release(name: str, release: Any) -> None:
+    """Refuse what is not a release, with the way to build one."""
+    if not isinstance(release, Release):
+        given = type(release).__name__
+        msg = f"{name} takes a Release, got {given}: build one with Release.from_counts or Release.read"
+        raise ScenarioError(msg, release)

@@ -32,7 +32,13 @@ from typing import Any
 
 import numpy as np
 
-from adversary.declaring import declared_arguments, full_precision, module_from_file, require_double_precision
+from adversary.declaring import (
+    declared_arguments,
+    full_precision,
+    module_from_file,
+    require_double_precision,
+    require_release,
+)
 from adversary.errors import ScenarioError
 from adversary.priors import _PriorSpec, as_number, is_prior
 from adversary.privacy.discrete_gaussian import sum_variation
@@ -270,7 +276,7 @@ class Scenario:
         import pymc as pm
         import pytensor.tensor as pt
 
-        require_release(self, release)
+        require_release(self.name, release)
         require_double_precision(release)
         missing = [k for k, v in self.assumptions.items() if v is inspect.Parameter.empty]
         if missing:
@@ -495,11 +501,3 @@ def scenario(
         return Scenario(function, target=target, source=source, coords=coords, gibbs=gibbs)
 
     return declare
-
-
-def require_release(scenario: Scenario, release: Any) -> None:
-    """Refuse what is not a release, with the way to build one."""
-    if not isinstance(release, Release):
-        given = type(release).__name__
-        msg = f"{scenario.name} takes a Release, got {given}: build one with Release.from_counts or Release.read"
-        raise ScenarioError(msg, release)

@@ -314,6 +314,10 @@ class AttackResult:
             names = ", ".join(noisy)
             text = f"the noise of the sum {names} is taken as one discrete Gaussian: total variation to the exact sum <= 1e-6"
             found.append(Check("noise of sums", True, text))
+        drawn = int(self.attrs.get("prior_draws", 0))
+        if drawn:
+            text = f"the prior of the target has no exact sum here: it is estimated from {drawn} draws, and so is R'"
+            found.append(Check("prior", None, text))
         aside = self.release.not_measured
         if aside:
             n = len(aside)

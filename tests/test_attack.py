@@ -292,3 +292,25 @@ def test_the_reference_passes_over_what_was_not_measured_as_the_model_does(aside
     proper = two_level.assuming(elsewhere=Prior("Poisson", mu=2.0))
     exact, gibbs = run(proper, release, draws=0), run(proper, release, "gibbs", seed=1, draws=4000)
     assert abs(gibbs.posterior - exact.posterior) < 4 * gibbs.mcse
+
+
+def test_three_continuous_unknowns_go_to_mcmc_and_the_prior_says_that_it_is_drawn():
+    @scenario(target="x", source="a test")
+    def three(
+        release,
+        *,
+        a=Prior("Normal", mu=0.0, sigma=1.0),
+        b=Prior("Normal", mu=0.0, sigma=1.0),
+        c=Prior("Normal", mu=0.0, sigma=1.0),
+    ):
+        """Is she there, with a probability that has three unknown effects?"""
+        measured(release["block"], pm.Bernoulli("x", logit_p=a + b + c))
+
+    release = Release.from_counts({"block": 2}, sigma2=5.0)
+    with pytest.raises(UnsupportedModelError, match="mcmc"):
+        run(three, release)
+    result = run(three, release, "mcmc", seed=1, draws=1000)
+    # by symmetry the prior of x is 1/2, and only x's likelihood depends on x: the posterior is that of one level
+    assert abs(result.posterior - 0.574442516811659) < 4 * result.mcse
+    assert abs(result.prior - 0.5) < 4 * math.sqrt(0.25 / 20_000)
+    assert any("estimated from 20000 draws" in c.text for c in result.checks)
