@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adversary.errors import ModelError, ScenarioError
+from adversary.release.measurement import Release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from adversary.release.measurement import Release
 
 __all__ = [
     "declared_arguments",

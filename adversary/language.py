@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,7 +42,9 @@ from adversary.declaring import (
 from adversary.errors import ScenarioError
 from adversary.priors import _PriorSpec, as_number, is_prior
 from adversary.privacy.discrete_gaussian import sum_variation
-from adversary.release.measurement import Measurement, Release
+
+if TYPE_CHECKING:
+    from adversary.release.measurement import Measurement, Release
 
 __all__ = ["APPROXIMATION_LIMIT", "Scenario", "measured", "noise_kind", "resolve", "scenario"]
 
