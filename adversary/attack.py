@@ -220,11 +220,11 @@ def _marginals(answer: Any, model: Any, target: str) -> xr.Dataset:
 
 
 def _aligned(prior: Any, support: np.ndarray) -> np.ndarray | None:
-    """Return the prior's log-probabilities at the posterior's support."""
+    """Return the prior's log-probabilities at the posterior's support; nan where the prior was not followed so far."""
     if prior is None:
         return None
     place = {int(v): p for v, p in zip(prior.support, prior.log_p, strict=True)}
-    return np.array([place.get(int(v), -np.inf) for v in support])
+    return np.array([place.get(int(v), np.nan) for v in support])
 
 
 def _finite_attrs(numbers: Mapping[str, Any]) -> dict[str, float]:

@@ -99,7 +99,14 @@ class _PriorSpec:
     def structure(self) -> tuple[Any, ...]:
         """What decides the compiled graph: distribution, names and shapes of parameters, dims."""
         inner = tuple(
-            (k, v.structure if isinstance(v, _PriorSpec) else (np.shape(v), np.asarray(v).dtype.kind))
+            (
+                k,
+                v.structure
+                if isinstance(v, _PriorSpec)
+                else object()
+                if is_prior(v)
+                else (np.shape(v), np.asarray(v).dtype.kind),
+            )
             for k, v in sorted(self.parameters.items())
         )
         return (self.distribution, inner, self.dims, self.shape)
@@ -121,6 +128,11 @@ class _PriorSpec:
         if self.shape is not None:
             parts.append(f"shape={self.shape!r}")
         return f"Prior({', '.join(parts)})"
+
+
+def _shape_of(value: Any) -> Any:
+    """Return shape and kind of a parameter; of a prior of another make nothing that repeats, because it may change."""
+    return object() if is_prior(value) else (np.shape(value), np.asarray(value).dtype.kind)
 
 
 def _respecify(distribution: str, parameters: dict[str, Any], *rest: Any) -> _PriorSpec:

@@ -257,7 +257,7 @@ class AttackResult:
     def decision(self) -> int:
         """Bayes decision under 0-1 loss; a tie (within 1e-9 in log-odds) goes to 0, the paper's strict rule."""
         if self.is_event:
-            return int(self.log_odds > 1e-9)
+            return int(self.posterior > 0.5 if math.isnan(self.log_odds) else self.log_odds > 1e-9)
         return int(self.support[int(np.argmax(self.log_posterior.values))])
 
     @property

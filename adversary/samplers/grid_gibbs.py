@@ -341,7 +341,7 @@ class GridGibbs(BlockedStep):  # type: ignore[misc]
                 log_p = self._at(steps, i, flat.reshape(self.shape), others)
                 flat[i] = steps[log_p.argmax()] if np.isfinite(log_p.max()) else flat[i]
             new = flat.reshape(self.shape)
-        return {**point, self.value.name: new.astype(self.dtype)}
+        return {**point, self.value.name: np.asarray(new, dtype=self.dtype)}
 
     def _around(self, point: Mapping[str, Any], reach: int) -> Any:
         current = np.asarray(point[self.value.name])

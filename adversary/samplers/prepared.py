@@ -112,12 +112,12 @@ def _foreign(prior: Any) -> Any:
 def _frozen(value: Any) -> Any:
     if isinstance(value, np.ndarray | list):
         array = np.asarray(value)
-        return (array.shape, str(array.dtype), array.tobytes())
+        return (array.shape, str(array.dtype), array.tobytes()) if array.dtype.kind in "iufbU" else object()
     try:
         hash(value)
     except TypeError:
-        return repr(value)
-    return (type(value), value)
+        return object()  # nothing identifies it faithfully: compile anew
+    return (type(value), repr(value), value)
 
 
 def _same(a: Any, b: Any) -> bool:

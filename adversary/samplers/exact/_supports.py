@@ -43,8 +43,6 @@ _RULES: dict[str, Callable[[Any], Bounds]] = {
 _ONE_PEAK = {
     "bernoulli",
     "binomial",
-    "beta_binomial",
-    "categorical",
     "discrete_gaussian",
     "discrete_gaussian_sum",
     "discrete_uniform",

@@ -48,11 +48,12 @@ class Base:
     switch: NDArray[np.int64]
     outputs: list[Array]
     fixed: list[Array]
+    on: Any = None
 
     def constant(self, output: int, linear: Linear, index: tuple[int, ...] = ()) -> int:
         """Return the constant term of a linear form: its value at all unknowns zero less the indicators that are on there."""
         value = self.outputs[output][index] if index else self.outputs[output].ravel()[0]
-        return int(value) - int(sum(c for i, c in linear.coefs if self.switch[i] == 0))
+        return int(value) - int(sum(c for i, c in linear.coefs if self.on[i]))
 
 
 class FactorTables:
@@ -141,7 +142,17 @@ class FactorTables:
             at = -np.ravel(differences[number])[index].astype(np.float64) / scale
             whole = np.isfinite(at) & (at == np.rint(at)) & (np.abs(at) < 2.0**60)
             switch[ids] = np.where(whole, at, NOWHERE).astype(np.int64)
-        return Base([np.asarray(c) for c in cuts], switch, [np.asarray(o) for o in outputs], list(fixed))
+        on = np.zeros(self._n_ids, dtype=bool)
+        for number in sorted(reader.indicators):
+            ind = reader.indicators[number]
+            form, scale = primitive(ind.parent)
+            zero = float(np.ravel(differences[ind.difference])[ind.index]) - float(
+                sum(c for i, c in ind.parent.coefs if on[i])
+            )
+            a = -zero / float(scale)
+            switch[number] = int(a) if a == round(a) else NOWHERE
+            on[number] = sum(c for i, c in form if on[i]) == switch[number]
+        return Base([np.asarray(c) for c in cuts], switch, [np.asarray(o) for o in outputs], list(fixed), on)
 
     def hints(self, base: Base) -> dict[int, list[int]]:
         """Return where the linear cuts of each node vanish: for a measurement, the value that fits it best."""
@@ -240,7 +251,7 @@ class FactorTables:
             grid = columns[:, column]
             if forms is not None:  # an indicator may be on where all unknowns are zero
                 grid = (
-                    grid - (base.switch[forms[0]] == 0)
+                    grid - base.on[forms[0]].astype(int)
                     if len(forms) == 1
                     else grid - _at_zero(forms[1], base)
                 )
@@ -306,4 +317,4 @@ def _fills(group: Group, structure: Structure) -> dict[int, Fill]:
 
 def _at_zero(forms: list[tuple[tuple[int, int], ...]], base: Base) -> Array:
     """Value of each form at all unknowns zero: only indicators can be on there."""
-    return np.array([sum(c for i, c in f if base.switch[i] == 0) for f in forms])
+    return np.array([sum(c for i, c in f if base.on[i]) for f in forms])

@@ -226,6 +226,9 @@ class GraphReader:
             outputs = node.outputs
         self._new.update(zip(node.outputs, outputs, strict=True))
         values = self._interpret(node)
+        mixed = any({type(e) for e in v.ravel()} >= {Linear, Opaque} for v in values)
+        if mixed:
+            values = self._everything(node)
         for out, value in zip(node.outputs, values, strict=True):
             self._value[out] = value
 
@@ -282,6 +285,8 @@ class GraphReader:
     def _linear_elemwise(
         self, node: Any, scalar: Any, inputs: Sequence[Variable]
     ) -> NDArray[np.object_] | None:
+        if node.outputs[0].type.dtype == "bool" and isinstance(scalar, (ps.Add, ps.Sub, ps.Mul)):
+            return None
         if isinstance(scalar, ps.Add):
             return combine([(self._entries(i), 1) for i in inputs])
         if isinstance(scalar, ps.Sub):

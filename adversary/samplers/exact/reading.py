@@ -156,10 +156,22 @@ class _Builder:
             cuts = sorted({c for e in opaque.ravel() if isinstance(e, Opaque) for c, _ in e.refs})
             constant = tuple(i for i, e in enumerate(opaque.ravel()) if not isinstance(e, Opaque))
             owner = rv.name if kind == "prior" else None
-            known = kind in {"prior", "observed"} and is_known_family(rv)
+            known = kind in {"prior", "observed"} and is_known_family(rv) and self._is_affine(rv)
             terms.append(Term(rv.name, kind, var, entries.shape, tuple(cuts), owner, constant, known))
             arrays.append(opaque)
         return terms, arrays
+
+    def _is_affine(self, rv: Any) -> bool:
+        """Whether every parameter of a distribution is a linear form of the unknowns: else one peak may become several."""
+        op = rv.owner.op
+        if not hasattr(op, "ndims_params") or type(op).__name__ == "TruncatedRV":
+            return False
+        for parameter in op.dist_params(rv.owner):
+            reader = GraphReader(self.reader.leaves, self.reader.next_id)
+            [(_, entries)] = reader.read([self._by_values(parameter)])
+            if not all(e is None or isinstance(e, Linear) for e in entries.ravel()):
+                return False
+        return True
 
     def _target_expression(self) -> Any:
         var = self.model.named_vars[self.target_name]

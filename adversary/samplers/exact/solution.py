@@ -43,6 +43,7 @@ __all__ = ["Part", "Solver"]
 
 Array = Any
 _HUGE = 4_000_000  # a single node's table never has more cells
+_SCAN = 200_000  # integers looked at on each side of the best place where several peaks are possible
 _EXTRA = 12.0  # log of what many ends and their widths add to one end's weight
 
 
@@ -127,9 +128,33 @@ class Solver:
         if wide:
             supports = {n: (self.low[n], self.high[n]) for n in wide}
             self.curves = climb(self._evaluate_unary, supports, hints)
+        doubtful = self._doubtful()
         for node, curve in list(self.curves.items()):
-            if not np.isfinite(curve.top):
+            if node in doubtful:
+                self.curves[node] = self._scan(node, curve)
+            if not np.isfinite(self.curves[node].top):
                 self.curves[node] = self._search(node)
+
+    def _doubtful(self) -> set[int]:
+        """Windowed nodes with a factor that may have several peaks: an unknown family, or a known one of no linear form."""
+        structure = self.problem.structure
+        found = set()
+        for f in self.problem.unary + self.problem.folds:
+            node = f.scope[0] if f.scope[0] in self.curves else self.nodes[f.scope[0]].parent
+            if node in self.curves and not structure.terms[structure.groups[f.group].term].one_peak:
+                found.add(node)
+        return found
+
+    def _scan(self, node: int, seen: Curve) -> Curve:
+        """Look at every integer within ``_SCAN`` of the best place seen (and of zero), so that no peak there is missed."""
+        best = float(seen.points[seen.values.argmax()]) if np.isfinite(seen.top) else 0.0
+        low = max(self.low[node], min(best, 0.0) - _SCAN)
+        high = min(self.high[node], max(best, 0.0) + _SCAN)
+        if not 0 <= high - low < _HUGE:
+            return seen
+        points = np.arange(low, high + 1)
+        values = self._evaluate_unary({node: points})[node]
+        return Curve(points, values, self.low[node], self.high[node]) if np.isfinite(values.max()) else seen
 
     def _evaluate_unary(self, points: dict[int, Array]) -> dict[int, Array]:
         return self.problem.evaluate_unary(self.base, points)
