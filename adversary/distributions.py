@@ -272,7 +272,9 @@ class DiscreteGaussianSum(pm.Discrete):  # type: ignore[misc]
         k = (gap + n // 2) // n
         r = gap - n * k
         kf, rf = pt.cast(k, "float64"), pt.cast(r, "float64")
-        return table[r + n // 2] - (n * pt.sqr(kf) + 2 * kf * rf) / (2 * variance)
+        return table[pt.clip(r + n // 2, 0, table.shape[0] - 1)] - (n * pt.sqr(kf) + 2 * kf * rf) / (
+            2 * variance
+        )
 
 
 class _FlatCountRV(RandomVariable):  # type: ignore[misc]

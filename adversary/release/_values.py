@@ -29,6 +29,9 @@ def integer_value(value: Any, name: str) -> Any:
         raise ReleaseError(msg, value)
     if np.ndim(value) == 0:
         return one_integer(value, name)
+    if not np.size(value):
+        msg = f"value of {name!r} is an empty list: leave out what was not measured"
+        raise ReleaseError(msg, value)
     array = np.array([one_integer(v, f"{name}[{i}]") for i, v in enumerate(value)], dtype=np.int64)
     array.setflags(write=False)
     return array
@@ -109,6 +112,8 @@ def sigma2_of(entry: Mapping[str, Any], name: str, convention: str) -> tuple[Any
 
 
 def number(value: Any, name: str) -> float:
+    if isinstance(value, bool):
+        value = None
     try:
         number = float(Fraction(value)) if isinstance(value, str) and "/" in value else float(value)
     except (TypeError, ValueError):

@@ -87,7 +87,11 @@ class Measurement:
             raise ReleaseError(msg, self.name)
         object.__setattr__(self, "value", integer_value(self.value, self.name))
         object.__setattr__(self, "sigma2", noise(self.sigma2, self.name, np.shape(self.value)))
-        if isinstance(self.groups, bool) or int(self.groups) != self.groups or self.groups < 1:
+        if (
+            isinstance(self.groups, bool)
+            or not isinstance(self.groups, int | float | np.number)
+            or not 1 <= self.groups == int(self.groups)
+        ):
             msg = (
                 f"groups of {self.name!r} must be a whole number >= 1 (how many noisy counts were "
                 f"added up), got {self.groups!r}"

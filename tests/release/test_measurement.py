@@ -165,3 +165,13 @@ def test_the_name_that_is_not_there_is_answered_with_those_that_are():
 def test_exact_and_noisy_values_do_not_share_a_measurement():
     with pytest.raises(ReleaseError, match="mixes exact and noisy"):
         Measurement("cells", [1, 2], [0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ['"value": [], "sigma2": 5', '"value": 1, "sigma2": true', '"value": 1, "sigma2": 5, "groups": [1]'],
+    ids=["empty", "bool", "list"],
+)
+def test_an_entry_that_says_nothing_sensible_is_refused(entry):
+    with pytest.raises(AdversaryError, match="block"):
+        Release.from_json(f'{{"measurements": {{"block": {{{entry}}}}}}}')
