@@ -162,7 +162,12 @@ def parse_assumption(text: str, scenario: Any) -> tuple[str, Any]:
         )
     if value.endswith(")") and "(" in value:
         return name, _prior(value)
-    return name, _literal(value)
+    found = _literal(value)
+    is_text = isinstance(found, str) or (isinstance(found, tuple) and any(isinstance(v, str) for v in found))
+    if is_text and isinstance(scenario.assumptions.get(name), int | float):
+        msg = f"{name} of {scenario.name} is a number, got {value!r}: write one, or a list such as [1,2]"
+        raise ScenarioError(msg, value)
+    return name, found
 
 
 def _prior(text: str) -> Any:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -215,9 +217,22 @@ def Prior(distribution: str, /, *, dims: Any = None, shape: Any = None, **parame
         if shape is None
         else tuple(map(int, shape))
     )
-    values = {k: np.asarray(v) if isinstance(v, list | tuple) else v for k, v in parameters.items()}
+    values = {k: _parameter(distribution, k, v) for k, v in parameters.items()}
     identity = (distribution, tuple(sorted((k, _freeze(v)) for k, v in values.items())), shape)
     return _PriorSpec(distribution, MappingProxyType(values), dims, shape, identity)
+
+
+def _parameter(distribution: str, key: str, value: Any) -> Any:
+    """Return a parameter as a number or an array; exact fractions become floats, text in lists is refused."""
+    if isinstance(value, Fraction | Decimal):
+        return float(value)
+    if not isinstance(value, list | tuple):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "iufb":
+        msg = f"parameter {key} of Prior({distribution!r}) must hold numbers, got {value!r}: give a number, an array or a prior"
+        raise ScenarioError(msg, value)
+    return array
 
 
 def is_prior(value: Any) -> bool:

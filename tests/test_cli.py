@@ -104,12 +104,30 @@ def test_the_same_command_twice_prints_the_same_bytes(release):
         (("run", "two_level", "RELEASE", "--assume", "present=Bernoulli(0.1)"), "named parameters"),
         (("run", "two_level", "RELEASE", "--assume", "present.q=0.1"), "no parameter of a prior"),
         (("run", "two_level", "RELEASE", "--assume", "known"), "NAME=VALUE"),
+        (("run", "two_level", "RELEASE", "--assume", "known=True"), "is a number, got 'True'"),
+        (
+            ("run", "two_level", "RELEASE", "--assume", "present=Bernoulli(p=Beta(alpha=1,beta=3))"),
+            "must hold numbers",
+        ),
         (("run", "two_level", "RELEASE", "--mode", "literal"), "--sampler gibbs"),
         (("account", "--rho", "-1", "--delta", "1e-10"), "rho must not be negative, got -1"),
         (("account", "--rho", "1", "--delta", "0"), "delta must lie in (0, 1]"),
         (("show", "nothing.py::mine"), "no file"),
     ],
-    ids=["scenario", "file", "assumption", "prior", "parameter", "equals", "mode", "rho", "delta", "source"],
+    ids=[
+        "scenario",
+        "file",
+        "assumption",
+        "prior",
+        "parameter",
+        "equals",
+        "truth",
+        "nested",
+        "mode",
+        "rho",
+        "delta",
+        "source",
+    ],
 )
 def test_an_error_is_one_sentence_on_standard_error_and_exit_code_two(arguments, words, release):
     found = call(*(release if a == "RELEASE" else a for a in arguments), code=2)
