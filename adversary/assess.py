@@ -63,6 +63,9 @@ NOTE = (
 )
 """What every summary says about its input and its limits."""
 
+ELSEWHERE = "the rest of the group ~ FlatCount (any number of people elsewhere is equally likely)"
+"""Her prior on the people in the group's other geounits."""
+
 TIE = 1e-9
 """Log-odds up to this count as "exactly 1/2": with two levels ties are broken only by rounding."""
 
@@ -166,6 +169,11 @@ class AssessResult:
         found |= {"geounits": self.geounits, "people": self.people, "targets": len(self)}
         found["above_threshold"] = int((risk > self.assumptions["risk_threshold"]).sum())
         found["mean_risk"] = math.fsum(risk.tolist()) / len(self) if len(self) else None
+        # one draw over these targets: how far its mean may lie from the expected one
+        found["mean_risk_standard_error"] = (
+            float(np.std(risk, ddof=1) / math.sqrt(len(self))) if len(self) > 1 else None
+        )
+        found["elsewhere"] = ELSEWHERE if len(self.assumptions["levels"]) > 1 else None
         found["largest_risk"] = None
         if len(self):
             at = int(np.argmax(risk))
@@ -207,15 +215,23 @@ class AssessResult:
         ]
         if not s["targets"]:
             return [*lines, "nobody is alone in a cell of her geounit: nothing to assess", f"note: {NOTE}"]
+        error = s["mean_risk_standard_error"]
+        spread = "" if error is None else f" (standard error {error:.4f} over the targets of this one draw)"
+        on_average, beliefs = "", []
+        if s["elsewhere"]:
+            beliefs = [f"believes: {s['elsewhere']}; R' below 1 on average can come from this prior alone"]
+            on_average = ", averaged over what she believes of the people elsewhere,"
         top = s["largest_risk"]
         cell = ", ".join(label for label in top["cell"].values() if label != "*")
         return [
             *lines,
-            f"prior {s['prior']:g}; risk R' = posterior/prior: mean {s['mean_risk']:.6f},"
+            *beliefs,
+            f"prior {s['prior']:g}; risk R' = posterior/prior: mean {s['mean_risk']:.6f}{spread},"
             f" {s['above_threshold']} above {s['risk_threshold']:g}",
             f"largest {top['risk']:.6f} in {s['level']} {top['geoid']}, cell {cell}",
-            f"guarantee: one person weighs rho {s['rho_effective']:.6g} here, so the expected R' stays below"
-            f" {s['ceiling']:.6f}; a single release can exceed it, up to {1.0 / s['prior']:g}",
+            "guarantee: one person changes these counts by one, which is worth rho"
+            f" {s['rho_effective']:.6g} (sum of 1/(2 sigma2)), so the expected R'{on_average} stays below"
+            f" {s['ceiling']:.6f}; one release, and the mean over one draw, can exceed it",
             f"ties (log-odds within {TIE:g} of 0, decided absent): {s['ties']}; seed {s['seed']}",
             f"note: {NOTE}",
         ]

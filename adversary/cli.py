@@ -258,7 +258,10 @@ def run(
     if out:
         result.save(out)
     data = result.summary()
-    lines = [repr(result)] + [
+    lines = [repr(result), "  with " + ", ".join(f"{k} = {v}" for k, v in result.assumptions.items())]
+    if result.is_event:
+        lines.append(f"  risk R' = posterior / prior = {result.risk.value:.6g}")
+    lines += [
         f"  {'ok  ' if c.passed else '--  ' if c.passed is None else 'FAIL'} {c.text}" for c in result.checks
     ]
     _emit(as_json, data, lines)
@@ -394,7 +397,11 @@ def assess_pl94(
     """Attack everyone who is alone in her cell of a PL 94-171 FOLDER.
 
     Draws one noisy release of the query's counts, takes every person who is unique in her geounit as a target of an adversary
-    who knows all the others, and computes every posterior exactly. Exit 1 where a target's risk exceeds the threshold.
+    who knows everyone else in it, and computes every posterior exactly. With two levels any number of people in the group's other
+    geounits is equally likely to her (FlatCount). Exit 1 where a target's risk exceeds the threshold.
+
+    Columns: geoid, her cell, the drawn counts (noisy_rest: sum over the groups other geounits), prior, posterior, risk (R'),
+    log_odds (posterior, natural logarithm), decision (present where the posterior exceeds 1/2).
     """
     from adversary.assess import assess_pl94 as assess_folder
 

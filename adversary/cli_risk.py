@@ -351,6 +351,7 @@ def largest(
         "sigma2": _finite(0.5 / found.safe if found.safe else math.inf),
         "value": _finite(found.value),
         "crossings": crossings,
+        "rho_bounded": _finite(2 * found.safe),
         "priors": p,
         "rho_for_every_prior": guaranteed_information(risk) if risk is not None else None,
         "scanned": [found.low, found.high],
@@ -362,12 +363,13 @@ def largest(
         if exceed is None
         else f"P[R' > {exceed[0]:g}] <= {exceed[1]:g}"
     )
+    for_whom = f"prior {p[0]:g}" if len(p) == 1 else f"every prior from {p[0]:g} to {p[1]:g}"
     noise = f"sigma2 = 1/(2 rho) = {0.5 / found.safe:.4f} (there {found.value:.6f})" if found.safe else ""
     lines = [
-        f"{bound} holds up to rho = {found.safe:.6f} of the count, {noise}"
+        f"one count, target present, {for_whom}: {bound} holds up to rho = {found.safe:.6f} of the count, {noise}"
         if found.safe
         else f"{bound} is broken from rho = {found.low:g} on",
-        "rho here is 1/(2 sigma2) of one count that the target changes by one: under bounded neighbours that is half its budget",
+        f"as a budget of this count: {found.safe:.6f} under unbounded neighbours, {2 * found.safe:.6f} under bounded ones",
     ]
     if len(found.crossings) > 1:
         places = ", ".join(

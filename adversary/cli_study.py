@@ -169,6 +169,10 @@ def _nested(values: Any) -> Any:
     return [_nested(v) for v in values] if getattr(values, "ndim", 0) else _number(values)
 
 
+def _brief(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
 def _lines(data: Any, points: int, out: str | None) -> list[str]:
     """Say what moved, and where the ends are."""
     posterior = data["posterior"]
@@ -178,9 +182,14 @@ def _lines(data: Any, points: int, out: str | None) -> list[str]:
     if "target" in posterior.dims:
         lines.append(f"one probability for each value of {data.attrs['target']}: see the file, or --json")
     else:
-        for word, at in (("lowest", posterior.argmin(...)), ("highest", posterior.argmax(...))):
+        ends = [("lowest", posterior.argmin(...)), ("highest", posterior.argmax(...))]
+        if bool(
+            data["risk"].notnull().any()
+        ):  # the ends of the posterior follow the prior; the risk's say more
+            ends.append(("riskiest", data["risk"].argmax(...)))
+        for word, at in ends:
             here = data.isel({d: int(i.values) for d, i in at.items()})
-            where = ", ".join(f"{k} = {here[k].values.item()}" for k in here.coords)
+            where = ", ".join(f"{k} = {_brief(here[k].values.item())}" for k in here.coords)
             lines.append(
                 f"  {word:<8} P({data.attrs['target']}) = {float(here.posterior):.6f}  (prior {float(here.prior):.6g}, "
                 f"risk {float(here.risk):.4g})  at {where}"

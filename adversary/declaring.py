@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adversary.errors import ModelError, ScenarioError
+from adversary.priors import is_prior
 from adversary.release.measurement import Release
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "check_assumption",
     "declared_arguments",
     "full_precision",
     "module_from_file",
@@ -114,3 +116,19 @@ def require_release(name: str, release: Any) -> None:
         given = type(release).__name__
         msg = f"{name} takes a Release, got {given}: build one with Release.from_counts or Release.read"
         raise ScenarioError(msg, release)
+
+
+def check_assumption(scenario: str, name: str, value: Any) -> None:
+    """Refuse a function, and a negative number of known people (arguments called ``known`` or ``known_...`` are counts)."""
+    if callable(value) and not is_prior(value):
+        msg = (
+            f"{name} of {scenario} is a function, and an assumption is a value or a prior, so that it can be printed and "
+            f'sent to other processes: write Prior("Bernoulli", p=0.1) instead of a lambda'
+        )
+        raise ScenarioError(msg, value)
+    counts = name == "known" or name.startswith("known_")
+    if counts and isinstance(value, int | float | np.number | list | tuple | np.ndarray):
+        numbers = np.asarray(value)
+        if numbers.dtype.kind in "if" and numbers.size and numbers.min() < 0:
+            msg = f"{name} is a number of people, so it cannot be negative, got {value!r}"
+            raise ScenarioError(msg, value)

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adversary.declaring import (
+    check_assumption,
     declared_arguments,
     full_precision,
     module_from_file,
@@ -340,12 +341,7 @@ class Scenario:
             msg = f"{self.name} has no assumption called {wrong[0]!r}: it has {', '.join(self.assumptions)}"
             raise ScenarioError(msg, wrong[0])
         for k, v in changes.items():
-            if callable(v) and not is_prior(v):
-                msg = (
-                    f"{k} of {self.name} is a function, and an assumption is a value or a prior, so that it can be printed and "
-                    f'sent to other processes: write Prior("Bernoulli", p=0.1) instead of a lambda'
-                )
-                raise ScenarioError(msg, v)
+            check_assumption(self.name, k, v)
         other = object.__new__(Scenario)
         other.__dict__.update(self.__dict__)
         old = self.assumptions

@@ -186,6 +186,11 @@ class AttackResult:
         return self.release.convention or "sigma2 given"
 
     @property
+    def assumptions(self) -> dict[str, str]:
+        """What she knows and believes, argument -> value or prior as text."""
+        return {str(k): str(v) for k, v in json.loads(str(self.attrs["assumptions"])).items()}
+
+    @property
     def is_event(self) -> bool:
         """Whether the target is a yes-or-no question (values 0 and 1 only)."""
         return set(self.support.tolist()) <= {0, 1}
@@ -359,6 +364,7 @@ class AttackResult:
     def summary(self) -> dict[str, Any]:
         """Return the main numbers under the names that ``adversary run --json`` prints."""
         out: dict[str, Any] = {k: self.attrs[k] for k in ("scenario", "target", "sampler")}
+        out["assumptions"] = self.assumptions
         out |= {"convention": self.convention, "prior": self.prior, "posterior": self.posterior}
         risk = self.risk
         out |= {"risk": risk.value if isinstance(risk, Risk) else risk, "log_odds": self.log_odds}
@@ -370,7 +376,7 @@ class AttackResult:
         out |= {"mcse": self.mcse, "not_measured": list(self.release.not_measured)}
         out |= {"unused_evidence": list(self.unused_evidence()), "release_hash": self.attrs["release_hash"]}
         out["checks"] = [{"name": c.name, "passed": c.passed, "text": c.text} for c in self.checks]
-        return {k: _plain(v) for k, v in out.items()}
+        return {k: v if k == "assumptions" else _plain(v) for k, v in out.items()}
 
     def __repr__(self) -> str:
         head = f"<AttackResult {self.scenario} ({self.sampler}): "
@@ -383,7 +389,7 @@ class AttackResult:
         odds = "" if math.isnan(self.log_odds_gain) else f", odds x{_exp(self.log_odds_gain):.3g}"
         return (
             head
-            + f"P({self.attrs['target']}) {self.prior:.3f} -> {self.posterior:.3f}{odds}; {self.convention}>"
+            + f"P({self.attrs['target']}) {_short(self.prior)} -> {_short(self.posterior)}{odds}; {self.convention}>"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -442,6 +448,11 @@ class AttackResult:
             )
             raise FileFormatError(msg, path)
         return cls(tree)
+
+
+def _short(p: float) -> str:
+    """Print three decimals, or three significant digits of what is rarer than one in a hundred."""
+    return f"{p:.3g}" if 0 < p < 0.01 else f"{p:.3f}"
 
 
 def _exp(log: Any) -> Any:

@@ -49,6 +49,7 @@ def test_run_prints_one_json_object_with_the_promised_keys(release):
     assert data["posterior"] == pytest.approx(0.503287826, abs=1e-9)
     assert (data["convention"], data["prior"]) == ("unbounded", 0.5)
     assert data["cut_off_bound"] < 1e-12
+    assert data["assumptions"]["elsewhere"] == "Prior('FlatCount')"
 
 
 def test_run_reads_a_pipe():

@@ -221,3 +221,9 @@ def test_a_prior_put_in_place_of_a_vector_prior_takes_its_dims():
 
     changed = siblings.assuming(elsewhere=Prior("Poisson", mu=2.0))
     assert changed.unknowns["elsewhere"].dims == ("sibling",)
+
+
+@pytest.mark.parametrize("known", [-1, [0, -2]], ids=["number", "list"])
+def test_a_negative_number_of_known_people_is_refused(known):
+    with pytest.raises(ScenarioError, match="cannot be negative"):
+        one.assuming(known=known)

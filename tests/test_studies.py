@@ -498,3 +498,14 @@ def test_a_scenario_declared_in_a_script_travels_to_other_processes(tmp_path):
     )
     assert found.returncode == 0, found.stderr
     assert float(found.stdout) == pytest.approx((2 * 2 - 1) / 4, abs=1e-12)
+
+
+@pytest.mark.parametrize("mu", [1, 1.0, 5, 5.0])
+def test_a_prior_s_whole_number_is_varied_like_the_same_float(mu):
+    from adversary.studies import rank_assumptions
+
+    release = Release.from_counts({"block": 2, "block_group": 1, "rest": -1}, rho="0.1", groups={"rest": 27})
+    ranked = rank_assumptions(load("two_level").assuming(elsewhere=Prior("Poisson", mu=mu)), release)
+    as_float = rank_assumptions(load("two_level").assuming(elsewhere=Prior("Poisson", mu=float(mu))), release)
+    assert {m.assumption for m in ranked} == {"present", "known", "elsewhere"}
+    assert [m.spread for m in ranked] == [m.spread for m in as_float]

@@ -7,8 +7,7 @@ in all of them; and, where the rows clash, which do and which block misses them 
 with a status, never None.
 
 What it is not: a posterior. The likelihood knows neither subsidy nor bedrooms, so the most likely block is
-one of very many that are equally likely; `Top` says so, and :mod:`adversary.reconstruction.posterior` weighs
-them all. Validation is on synthetic households only.
+one of very many that are equally likely; `Top` says so. Validation is on synthetic households only.
 
 Held to account by tests/reconstruction/test_solve.py (every answer against a full enumeration, one back end
 against the other). Sources: arXiv 2407.04776, eq. 1 and 2 and appendix C; certain claims: arXiv 2504.21199;

@@ -86,7 +86,9 @@ def _check_priors(scenario: Scenario) -> None:
             if p.ndim == 0 and not 0 < p < 1:
                 name = label.split(".")[0]
                 way_out = f"to take it as a fact, give the value itself, as in assuming({name}={int(p >= 1)})"
-                if name == scenario.target:
+                if not 0 <= p <= 1:
+                    way_out = "it is no probability"
+                elif name == scenario.target:
                     way_out = "a certainty leaves nothing to learn about the target"
                 msg = f"the probability of {name} must lie strictly between 0 and 1, got {p}: {way_out}"
                 raise ModelError(msg, value)

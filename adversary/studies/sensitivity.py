@@ -267,21 +267,27 @@ def _neighbours(scenario: Scenario) -> dict[str, list[Any]]:
                     value.distribution, dims=value.dims, shape=value.shape, **{**value.parameters, key: other}
                 )
                 for key, number in value.parameters.items()
-                for other in _nearby(key, number)
+                for other in _nearby(value.distribution, key, number)
             ]
         elif isinstance(value, int | np.integer) and not isinstance(value, bool):
             out[name] = [value + 1] if value <= 0 else [value - 1, value + 1]
     return out
 
 
-def _nearby(key: str, number: Any) -> list[float]:
+_WHOLE = {"lower", "upper"}  # parameters that stay whole numbers, and those of these families
+_WHOLE_IN = {"Binomial": {"n"}, "BetaBinomial": {"n"}, "HyperGeometric": {"N", "k", "n"}}
+
+
+def _nearby(distribution: str, key: str, number: Any) -> list[float]:
+    """Return a parameter halved and doubled (a probability: its odds); whole numbers stay whole where they must."""
     if not isinstance(number, int | float | np.number) or isinstance(number, bool):
         return []
     if key == "p" and 0 < number < 1:
         odds = float(number) / (1 - float(number))
         return [odds / 2 / (1 + odds / 2), 2 * odds / (1 + 2 * odds)]
-    return (
-        [float(number) / 2, float(number) * 2]
-        if number > 0 and isinstance(number, float | np.floating)
-        else []
-    )
+    if number <= 0:
+        return []
+    if key in _WHOLE or key in _WHOLE_IN.get(distribution, set()):
+        whole = int(number)
+        return [*([whole // 2] if whole > 1 else []), 2 * whole]
+    return [float(number) / 2, float(number) * 2]
