@@ -39,6 +39,7 @@ import numpy as np
 from adversary.errors import BudgetError, FileFormatError, ReleaseError
 from adversary.privacy.budget import Allocation, Rho, noise_scale
 from adversary.privacy.discrete_gaussian import sample
+from adversary.privacy.semantics import risk_ceiling
 from adversary.readers.pl94 import (
     AXES,
     LEVELS,
@@ -186,7 +187,7 @@ class AssessResult:
         found["ties"] = int((np.abs(self.columns["log_odds"]) <= TIE).sum())
         found["rho_effective"] = rho
         found["note"] = NOTE
-        found["ceiling"] = 1.0 / (p + (1.0 - p) * math.exp(-2.0 * rho))
+        found["ceiling"] = risk_ceiling(rho, p)
         return found
 
     def summary_lines(self) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from adversary.assess import TIE, assess_pl94
-from adversary.errors import AdversaryError, BudgetError, FileFormatError, ReleaseError
+from adversary.errors import AdversaryError, BudgetError, FileFormatError, ModelError, ReleaseError
 from adversary.privacy.budget import Allocation
 from adversary.readers.pl94 import AXES, QUERIES, demo_folder, read_pl94
 from adversary.samplers.closed import rest_noise_error
@@ -364,9 +364,9 @@ def test_ties_are_decided_absent():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"prior": 0.0}, ReleaseError, "strictly between 0 and 1, got 0.0"),
-        ({"prior": 1}, ReleaseError, "strictly between 0 and 1, got 1.0"),
-        ({"prior": math.nan}, ReleaseError, "strictly between 0 and 1"),
+        ({"prior": 0.0}, ModelError, "strictly between 0 and 1, got 0.0"),
+        ({"prior": 1}, ModelError, "strictly between 0 and 1, got 1.0"),
+        ({"prior": math.nan}, ModelError, "strictly between 0 and 1"),
         ({"prior": "half"}, ReleaseError, "strictly between 0 and 1, got 'half'"),
         (
             {"query": "detailed"},

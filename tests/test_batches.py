@@ -14,7 +14,7 @@ import xarray as xr
 from adversary import Prior, Release, load, measured, run, scenario
 from adversary.batches import batch, batch_to_folder, many, sources
 from adversary.distributions import FlatCount
-from adversary.errors import FileFormatError, ReleaseError, ScenarioError, UnsupportedModelError
+from adversary.errors import FileFormatError, ModelError, ReleaseError, ScenarioError, UnsupportedModelError
 from adversary.samplers.closed import two_level_log_odds
 from adversary.samplers.recognise import find_closed_form, lattice_gain
 
@@ -290,7 +290,7 @@ def test_vectors_within_a_target_go_to_the_engine():
         ({"block_sigma2": -1.0}, ReleaseError, "block_sigma2"),
         ({"block": [2.5, 1.0]}, ReleaseError, "whole numbers"),
         ({"block": [np.nan, 1.0]}, ReleaseError, "whole numbers"),
-        ({"present.p": 1.0}, ReleaseError, "strictly between 0 and 1"),
+        ({"present.p": 1.0}, ModelError, "strictly between 0 and 1"),
         ({"present.q": 0.3}, ScenarioError, "no parameter"),
         ({"present": 1}, ScenarioError, "fixed by assumption"),
         ({"block_groups": 0}, ReleaseError, "at least 1"),

@@ -32,7 +32,7 @@ def _probability(p: float) -> float:
     return float(p)
 
 
-def risk_ceiling(rho: Any, p: float) -> float:
+def risk_ceiling(rho: Any, p: float | None = None, *, log_odds: float | None = None) -> float:
     """Return the ceiling exp(2 rho) / (1 - p + p exp(2 rho)) of R = E[posterior] / prior.
 
     Parameters
@@ -41,28 +41,43 @@ def risk_ceiling(rho: Any, p: float) -> float:
         Divergence between the two worlds of the attack: sum over the counts used of (change)^2 / (2 sigma^2). Under the
         unbounded convention this is the budget of the counts that the target changes; under the bounded one, an attack
         on one cell (present or absent) has half of it.
-    p
-        Prior probability, in (0, 1).
+    p, log_odds
+        Prior, given once: a probability in (0, 1), or its log-odds where p is too close to 0 or 1.
 
     Returns
     -------
     float
-        Holds for every use of the release and every noise that is rho-zCDP; below exp(2 rho) and below 1/p.
+        Holds for every use of the release and every noise that is rho-zCDP; below exp(2 rho) and below 1/p, and
+        approached as p goes to 0.
 
     Raises
     ------
     BudgetError
-        For an impossible rho, or a p outside (0, 1).
+        For an impossible rho, a p outside (0, 1), or a prior not given exactly once.
 
     Examples
     --------
     >>> round(risk_ceiling("0.0992264", 0.5), 4)
     1.0989
+    >>> risk_ceiling("0.5", log_odds=-800.0) == math.e
+    True
     """
-    r, p = _rho(rho), _probability(p)
-    if math.isinf(r):
-        return 1 / p
-    return 1 / (p + (1 - p) * math.exp(-2 * r))
+    if (p is None) == (log_odds is None):
+        msg = f"give the prior once, as p or as log_odds, got p={p} and log_odds={log_odds}"
+        raise BudgetError(msg, (p, log_odds))
+    r = _rho(rho)
+    if p is not None:
+        return 1 / (_probability(p) + (1 - p) * math.exp(-2 * r))
+    prior = float(log_odds)  # type: ignore[arg-type]
+    if not math.isfinite(prior):
+        msg = f"prior log-odds must be finite, got {prior}: an adversary who is certain learns nothing"
+        raise BudgetError(msg, prior)
+    return math.exp(_softplus(-prior) - _softplus(-prior - 2 * r))
+
+
+def _softplus(x: float) -> float:
+    """Return log(1 + e^x), also where e^x overflows."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
 def rho_for_risk(ratio: float) -> float:

@@ -20,6 +20,7 @@ import numpy as np
 
 from adversary.errors import ModelError, UnsupportedModelError
 from adversary.privacy import discrete_gaussian as dg
+from adversary.privacy.semantics import risk_ceiling
 from adversary.risk.law import LogOddsLaw, mean_risk
 from adversary.risk.measures import TIE_TOLERANCE, decision_threshold, prior_log_odds
 
@@ -324,33 +325,4 @@ def one_count_laws(sigma2: float, prior: float) -> tuple[LogOddsLaw, LogOddsLaw]
     return (
         LogOddsLaw(base, one, (2.0 * whole + 1.0) / (2.0 * sigma2), weight, left_out),
         LogOddsLaw(base, one, (2.0 * whole - 1.0) / (2.0 * sigma2), weight, left_out),
-    )
-
-
-def risk_ceiling(information: float, *, p: float | None = None, log_odds: float | None = None) -> float:
-    """Bound on R: ``exp(2 S) / (1 - p + p exp(2 S))``, itself below ``min(1/p, exp(2 S))``.
-
-    Parameters
-    ----------
-    information
-        ``S``: the sum over the noisy counts that the target changes by one of ``1 / (2 sigma2)`` (the paper's
-        rho).
-    p, log_odds
-        Prior, given once.
-
-    Returns
-    -------
-    float
-        The bound, approached as p goes to 0 (there R = exp(2 S) exactly, spec 1.2).
-
-    Examples
-    --------
-    >>> round(risk_ceiling(0.09922635422547502, p=0.5), 4)
-    1.0989
-    """
-    prior = checked_prior(p, log_odds)
-    return math.exp(
-        2.0 * information
-        + float(np.logaddexp(0.0, prior))
-        - float(np.logaddexp(0.0, prior + 2.0 * information))
     )

@@ -26,6 +26,7 @@ import numpy as np
 
 from adversary.errors import ModelError
 from adversary.privacy import discrete_gaussian as dg
+from adversary.privacy.semantics import rho_for_risk
 from adversary.risk.expected import ExpectedRisk, expected_one_level
 from adversary.risk.levels import expected_uniqueness
 from adversary.risk.measures import decision_threshold, prior_log_odds
@@ -176,7 +177,7 @@ def guaranteed_information(ratio: float) -> float:
             f"the bound on R must exceed 1, got {ratio}: any release that is informative at all has R above 1"
         )
         raise ModelError(msg, ratio)
-    return 0.5 * math.log(ratio)
+    return rho_for_risk(ratio)
 
 
 def _one_level(criterion: Criterion) -> Measure:

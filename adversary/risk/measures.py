@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adversary.errors import ModelError, ReleaseError
+from adversary.samplers.closed import log_odds_of as prior_log_odds
+from adversary.samplers.closed import one_level_log_odds
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -40,44 +42,6 @@ __all__ = [
 
 TIE_TOLERANCE = 1e-9
 """Log-odds up to this count as a tie, and a tie is answered with absent (the paper's strict rule)."""
-
-
-def prior_log_odds(p: ArrayLike) -> NDArray[np.float64]:
-    """Log-odds of a prior probability in the open interval (0, 1).
-
-    Parameters
-    ----------
-    p
-        Prior probability that the target is present, any shape.
-
-    Returns
-    -------
-    ndarray
-        ``log p - log1p(-p)``.
-
-    Raises
-    ------
-    ModelError
-        If a value is 0, 1, outside, or not a number: a certain adversary learns nothing. Where ``1 - p``
-        matters below 1e-16, give the log-odds themselves to the functions that accept them.
-
-    Examples
-    --------
-    >>> float(prior_log_odds(0.5))
-    0.0
-    >>> round(float(prior_log_odds(1e-300)), 4)
-    -690.7755
-    """
-    values = np.asarray(p, dtype=np.float64)
-    bad = ~((values > 0) & (values < 1))
-    if bad.any():
-        worst = float(values[bad].flat[0])
-        msg = (
-            f"the prior p must lie strictly between 0 and 1, got {worst}: "
-            "give the log-odds if p is too close to 0 or 1"
-        )
-        raise ModelError(msg, worst)
-    return np.asarray(np.log(values) - np.log1p(-values))
 
 
 def log_posterior(log_odds: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -153,43 +117,6 @@ def _positive_sigma2(sigma2: ArrayLike) -> NDArray[np.float64]:
         )
         raise ModelError(msg, sigma2)
     return values
-
-
-def one_level_log_odds(
-    noisy: ArrayLike, known: ArrayLike, sigma2: ArrayLike, log_odds: ArrayLike
-) -> NDArray[np.float64]:
-    """Posterior log-odds that the target is counted, given one noisy count.
-
-    ``log_odds + (2 (noisy - known) - 1) / (2 sigma2)``, equation (3.1) with ``rho = 1 / (2 sigma2)``.
-
-    Parameters
-    ----------
-    noisy, known
-        Whole numbers (broadcast): the published count and the number of other persons in it.
-    sigma2
-        Noise parameter of the count.
-    log_odds
-        Prior log-odds.
-
-    Returns
-    -------
-    ndarray
-        Posterior log-odds.
-
-    Raises
-    ------
-    ReleaseError
-        If a count is not a whole number.
-    ModelError
-        If ``sigma2`` is not positive and finite.
-
-    Examples
-    --------
-    >>> round(float(posterior(one_level_log_odds(2, 0, 5.0389839, 0.0))), 6)
-    0.573875
-    """
-    excess = _whole(noisy, "noisy counts") - _whole(known, "known counts")
-    return np.asarray(np.asarray(log_odds) + (2.0 * excess - 1.0) / (2.0 * _positive_sigma2(sigma2)))
 
 
 def uniqueness_log_odds(noisy: ArrayLike, sigma2: ArrayLike, log_odds: ArrayLike) -> NDArray[np.float64]:

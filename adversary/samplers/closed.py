@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adversary.errors import BudgetError, ReleaseError
+from adversary.errors import BudgetError, ModelError, ReleaseError
 from adversary.samplers._theta import hierarchy, log_ratio, pick, windowed
 
 if TYPE_CHECKING:
@@ -349,6 +349,21 @@ def rest_noise_error(sigma2: ArrayLike, groups: ArrayLike) -> Floats:
 def log_odds_of(p: ArrayLike) -> Floats:
     """Return log(p/(1-p)) of a probability strictly between 0 and 1.
 
+    Parameters
+    ----------
+    p
+        Prior probability, any shape.
+
+    Returns
+    -------
+    numpy.ndarray
+        ``log p - log1p(-p)``. Where 1 - p matters below 1e-16, give log-odds to the functions that accept them.
+
+    Raises
+    ------
+    ModelError
+        For 0, 1, a value outside, or NaN: a certain adversary learns nothing.
+
     Examples
     --------
     >>> float(log_odds_of(0.5)), round(float(log_odds_of(1e-300)), 3)
@@ -356,12 +371,12 @@ def log_odds_of(p: ArrayLike) -> Floats:
     """
     value = np.asarray(p, dtype=np.float64)
     if not ((value > 0) & (value < 1)).all():
-        bad = value[~((value > 0) & (value < 1))].flat[0]
+        bad = float(value[~((value > 0) & (value < 1))].flat[0])
         msg = (
-            f"a prior probability lies strictly between 0 and 1, got {bad}: no release can move 0 or 1;"
-            " give the prior log-odds if they are too large for a probability"
+            f"the prior p must lie strictly between 0 and 1, got {bad}: no release can move 0 or 1; "
+            "give the prior log-odds if p is too close to them"
         )
-        raise ReleaseError(msg, float(bad))
+        raise ModelError(msg, bad)
     return np.asarray(np.log(value) - np.log1p(-value))
 
 

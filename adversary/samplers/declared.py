@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from adversary.errors import UnsupportedModelError
 from adversary.priors import _PriorSpec
+from adversary.samplers._path import PathProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from adversary.release.measurement import Release
 
-__all__ = ["node", "prior_log_odds", "rest", "rest_prior"]
+__all__ = ["node", "one_count", "prior_log_odds", "rest", "rest_prior"]
 
 
 def node(release: Release, name: str) -> tuple[int, float] | None:
@@ -22,6 +25,24 @@ def node(release: Release, name: str) -> tuple[int, float] | None:
     if name in release.not_measured:
         return None
     return release[name].value, release[name].sigma2
+
+
+def one_count(target: str, name: str = "block") -> Callable[..., PathProblem]:
+    """Return the ``gibbs=`` of a scenario in which the target adds one to ``known`` others in one noisy count.
+
+    Parameters
+    ----------
+    target
+        Name of the 0/1 unknown, with a Bernoulli prior.
+    name
+        Name of the measurement.
+    """
+
+    def problem(release: Release, *, known: int, **assumptions: Any) -> PathProblem:
+        log_odds = prior_log_odds(assumptions[target])
+        return PathProblem(known=known, prior_log_odds=log_odds, nodes=(node(release, name),), rests=())
+
+    return problem
 
 
 def rest(

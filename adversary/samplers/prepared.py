@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytensor
 
 from adversary.errors import ModelError
 from adversary.language import Scenario, noise_kind
 from adversary.priors import _PriorSpec, as_number, is_prior
 from adversary.samplers.exact import compile_exact
+from adversary.samplers.inputs import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,17 +56,9 @@ def prepare(scenario: Scenario, release: Release) -> Prepared:
     for prepared in kept:
         if all(_same(getattr(release[name], attr), value) for (name, attr), value in prepared.reads.items()):
             return prepared  # type: ignore[no-any-return]
-    inputs: dict[str, Any] = {}
-
-    def hold(label: str, value: Any) -> Any:
-        number = as_number(value)
-        if not isinstance(number, np.ndarray | np.generic):
-            return number
-        inputs[label] = pytensor.shared(np.asarray(number), name=label, shape=np.shape(number))
-        return inputs[label]
-
+    inputs = Inputs()
     _check_priors(scenario)
-    model, reads = scenario.build(release, hold)
+    model, reads = scenario.build(release, inputs.hold)
     prepared = Prepared(compile_exact(model, scenario.target, tuple(inputs.values())), model, inputs, reads)
     kept.append(prepared)
     while sum(map(len, scenario.cache.values())) > _KEPT:

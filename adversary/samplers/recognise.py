@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from adversary.language import noise_kind
-from adversary.priors import as_number
 from adversary.samplers._theta import hierarchy
 from adversary.samplers.closed import (
     log_odds_of,
@@ -34,6 +33,7 @@ from adversary.samplers.closed import (
     two_level_exact_noise_log_odds,
     two_level_log_odds,
 )
+from adversary.samplers.inputs import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -244,18 +244,8 @@ def find_closed_form(scenario: Scenario, release: Release) -> tuple[ClosedForm |
     >>> find_closed_form(load("single_level"), release)[1]
     'closed form, one level'
     """
-    import pytensor
-
-    inputs: dict[str, Any] = {}
-
-    def hold(label: str, value: Any) -> Any:
-        number = as_number(value)
-        if not isinstance(number, np.ndarray | np.generic):
-            return number
-        inputs[label] = pytensor.shared(np.asarray(number), name=label, shape=np.shape(number))
-        return inputs[label]
-
-    model, reads = scenario.build(release, hold)
+    inputs = Inputs()
+    model, reads = scenario.build(release, inputs.hold)
     try:
         form = _Reader(scenario.target, release, model, inputs).form(dict(reads))
     except _NoMatch as reason:

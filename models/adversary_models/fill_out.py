@@ -1,17 +1,10 @@
 """Did the target answer the census at all? The paper's reading, and the one that uses what is published."""
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import node, prior_log_odds
-from adversary.samplers.gibbs import PathProblem
+from adversary.samplers.declared import one_count
 
 
-def _gibbs(release, *, known, answered):
-    return PathProblem(
-        known=known, prior_log_odds=prior_log_odds(answered), nodes=(node(release, "block"),), rests=()
-    )
-
-
-@scenario(target="answered", source="Kazan & Reiter (arXiv 2204.04253), S1.2", gibbs=_gibbs)
+@scenario(target="answered", source="Kazan & Reiter (arXiv 2204.04253), S1.2", gibbs=one_count("answered"))
 def fill_out(release, *, known=0, answered=Prior("Bernoulli", p=0.5)):
     """Did the target fill out the census, given that ``known`` others in her block share her cell?
 

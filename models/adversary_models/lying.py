@@ -1,17 +1,10 @@
 """Did the respondent report the truth? The paper's reading, and the one that uses the complementary cell."""
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import node, prior_log_odds
-from adversary.samplers.gibbs import PathProblem
+from adversary.samplers.declared import one_count
 
 
-def _gibbs(release, *, known, truthful):
-    return PathProblem(
-        known=known, prior_log_odds=prior_log_odds(truthful), nodes=(node(release, "block"),), rests=()
-    )
-
-
-@scenario(target="truthful", source="Kazan & Reiter (arXiv 2204.04253), S1.2", gibbs=_gibbs)
+@scenario(target="truthful", source="Kazan & Reiter (arXiv 2204.04253), S1.2", gibbs=one_count("truthful"))
 def lying(release, *, known=0, truthful=Prior("Bernoulli", p=0.5)):
     """Did the respondent, whose true cell the adversary knows, report it?
 

@@ -3,17 +3,10 @@
 import numpy as np
 
 from adversary import Prior, measured, scenario
-from adversary.samplers.declared import node, prior_log_odds
-from adversary.samplers.gibbs import PathProblem
+from adversary.samplers.declared import one_count
 
 
-def _gibbs(release, *, known, has_value):
-    return PathProblem(
-        known=known, prior_log_odds=prior_log_odds(has_value), nodes=(node(release, "block"),), rests=()
-    )
-
-
-@scenario(target="has_value", source="Kazan & Reiter (arXiv 2204.04253), S1.2", gibbs=_gibbs)
+@scenario(target="has_value", source="Kazan & Reiter (arXiv 2204.04253), S1.2", gibbs=one_count("has_value"))
 def unknown_variable(release, *, known=0, has_value=Prior("Bernoulli", p=0.5)):
     """Does the target have this value of the attribute that the adversary does not know?
 

@@ -17,22 +17,15 @@ def test_known_persons_and_count_shift_together_without_a_trace(shift):
     )
 
 
-@pytest.mark.parametrize("p", [0.0, 1.0, -0.1, 1.1, np.nan])
-def test_a_prior_outside_the_open_interval_is_refused_with_its_value(p):
-    with pytest.raises(ModelError, match="strictly between 0 and 1") as caught:
-        measures.prior_log_odds(p)
-    assert caught.value.value is not None
-
-
 @pytest.mark.parametrize("noisy", [2.5, np.nan, 2.0**60])
 def test_a_count_that_is_not_whole_is_refused(noisy):
     with pytest.raises(ReleaseError, match="whole numbers"):
-        measures.one_level_log_odds(noisy, 0, 5.0, 0.0)
+        measures.uniqueness_log_odds([noisy], 5.0, 0.0)
 
 
 def test_noise_that_is_not_positive_is_refused():
     with pytest.raises(ModelError, match="positive and finite"):
-        measures.one_level_log_odds(1, 0, 0.0, 0.0)
+        measures.uniqueness_log_odds([1], 0.0, 0.0)
 
 
 def test_both_log_posteriors_add_up_to_one_and_survive_extremes():

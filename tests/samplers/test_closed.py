@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import hermite_e
 
-from adversary.errors import BudgetError, ReleaseError, UnsupportedModelError
+from adversary.errors import BudgetError, ModelError, ReleaseError, UnsupportedModelError
 from adversary.samplers import closed
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -333,8 +333,9 @@ def test_log_odds_turn_into_probabilities_and_risk_without_loss():
 
 @pytest.mark.parametrize("p", [0.0, 1.0, -0.1, 1.1, math.nan])
 def test_priors_that_no_release_can_move_are_refused(p):
-    with pytest.raises(ReleaseError, match="strictly between 0 and 1"):
+    with pytest.raises(ModelError, match="strictly between 0 and 1") as caught:
         closed.log_odds_of(p)
+    assert caught.value.value is not None
 
 
 @pytest.mark.parametrize("value", [2.5, math.nan, math.inf, 2**53, -(2**60), "2"])
