@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
+import re
 import shutil
 import time
 import tracemalloc
@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import end_with_parent, whole, write_whole, writing
 from adversary._version import __version__
 from adversary.batches.many import batch
 from adversary.batches.sources import digest_of, file_digest, needs, open_source
-from adversary.errors import ScenarioError
+from adversary.errors import FileFormatError, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -164,18 +165,20 @@ def batch_to_folder(  # noqa: PLR0913 - options of one call, all with defaults
         "tolerance": tolerance,
         "carry": list(carry),
     }
-    manifest = _Manifest(folder, head)
     if dry_run:
-        return _measure(job, data.pieces(), folder, data.targets, parts, len(manifest.parts), chunk, workers)
+        there = len(_Manifest(folder, head).parts)
+        return _measure(job, data.pieces(), folder, data.targets, parts, there, chunk, workers)
     start = time.perf_counter()
-    done = len(manifest.parts)
     engines: dict[str, None] = {}
-    todo = _todo(data.pieces(), manifest, job, parts if progressbar else -1)
-    for number, record in _run(job, todo, folder, workers):
-        manifest.add(number, record)
-    for record in manifest.parts.values():
-        engines.update(dict.fromkeys([record["engine"]]))
-    manifest.finish()
+    with writing(folder):
+        manifest = _Manifest(folder, head)
+        done = len(manifest.parts)
+        todo = _todo(data.pieces(), manifest, job, parts if progressbar else -1)
+        for number, record in _run(job, todo, folder, workers):
+            manifest.add(number, record)
+        for record in manifest.parts.values():
+            engines.update(dict.fromkeys([record["engine"]]))
+        manifest.finish()
     found = sum(r["targets"] for r in manifest.parts.values())
     seconds = time.perf_counter() - start
     return BatchPlan(folder, found, len(manifest.parts), done, ", ".join(engines), None, seconds)
@@ -232,16 +235,13 @@ class _Job:
         """Answer a piece and put the part in its place in one step."""
         answer = self.answer(piece)
         final = folder / self.file(number)
-        draft = folder / f".{final.name}.{os.getpid()}"
-        if self.form == "netcdf":
-            answer.to_netcdf(draft, engine="h5netcdf")
-        elif self.form == "parquet":
-            _to_parquet(answer, draft)
-        else:
-            answer.to_zarr(draft, mode="w", consolidated=False)
-            if final.exists():
-                shutil.rmtree(final)
-        draft.replace(final)
+        with whole(final) as draft:
+            if self.form == "netcdf":
+                answer.to_netcdf(draft, engine="h5netcdf")
+            elif self.form == "parquet":
+                _to_parquet(answer, draft)
+            else:
+                answer.to_zarr(draft, mode="w", consolidated=False)
         return {
             "file": final.name,
             "targets": int(answer["risk"].size),
@@ -273,7 +273,7 @@ class _Manifest:
         path = folder / MANIFEST
         if not path.is_file():
             return
-        old = json.loads(path.read_text(encoding="utf-8"))
+        old = _read_manifest(path)
         wrong = [k for k, v in self.head.items() if old.get(k) != v]
         if wrong:
             msg = (
@@ -282,9 +282,11 @@ class _Manifest:
             )
             raise ScenarioError(msg, wrong)
         for record in old["parts"]:
+            if not _is_record(record):
+                continue
             file = folder / record["file"]
             if file.exists() and file_digest(file) == record["sha256"]:
-                self.parts[int(file.name[5:11])] = record
+                self.parts[int(file.stem[5:])] = record
 
     def add(self, number: int, record: dict[str, Any]) -> None:
         """Remember a part; the file is replaced in one step."""
@@ -302,12 +304,32 @@ class _Manifest:
         self._write(complete=True)
 
     def _write(self, *, complete: bool) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         parts = [self.parts[k] for k in sorted(self.parts)]
         text = json.dumps({**self.head, "complete": complete, "parts": parts}, indent=1, ensure_ascii=False)
-        draft = self.folder / f".{MANIFEST}.{os.getpid()}"
-        draft.write_text(text + "\n", encoding="utf-8")
-        draft.replace(self.folder / MANIFEST)
+        write_whole(self.folder / MANIFEST, text + "\n")
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Read what a folder holds, or refuse: a folder that cannot be understood is not written over."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and isinstance(found.get("parts"), list):
+            return found
+        why = "no parts are listed"
+    except (OSError, ValueError, RecursionError) as error:
+        why = str(error)
+    msg = f"{path}: not the manifest of a batch ({why}): give another folder, or delete this one"
+    raise FileFormatError(msg, path)
+
+
+def _is_record(record: Any) -> bool:
+    """Whether an entry of a manifest names a part of this folder; any other part is computed again."""
+    return (
+        isinstance(record, dict)
+        and re.fullmatch(r"part-\d{6,}\.\w+", str(record.get("file"))) is not None
+        and isinstance(record.get("targets"), int)
+        and {"engine", "input", "sha256"} <= set(record)
+    )
 
 
 def _todo(
@@ -334,8 +356,10 @@ def _todo(
 def _run(
     job: _Job, todo: Iterator[tuple[int, xr.Dataset]], folder: Path, workers: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    folder.mkdir(parents=True, exist_ok=True)
-    for draft in folder.glob(".part-*"):  # left behind by a run that was killed
+    for draft in (
+        *folder.glob(".part-*"),
+        *folder.glob(f".{MANIFEST}.*"),
+    ):  # left behind by a run that was killed
         with contextlib.suppress(OSError):
             shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
     if workers == 1:
@@ -343,7 +367,7 @@ def _run(
             yield number, job.write(piece, folder, number)
         return
     waiting: deque[tuple[int, Future[dict[str, Any]]]] = deque()
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=end_with_parent) as pool:
         for number, piece in todo:
             waiting.append((number, pool.submit(job.write, piece, folder, number)))
             if len(waiting) >= 2 * workers:  # memory is bounded by the pieces under way
