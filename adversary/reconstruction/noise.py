@@ -31,6 +31,7 @@ from adversary.privacy.budget import Allocation, Rho, noise_scale
 from adversary.privacy.discrete_gaussian import log_pmf, sample
 from adversary.reconstruction.constraints import Constraints
 from adversary.reconstruction.solve import Limits, Reconstruction
+from adversary.reconstruction.tables import hud_queries, printed_hud
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from adversary.reconstruction.answers import Mend
     from adversary.reconstruction.constraints import Queries
     from adversary.reconstruction.households import Configurations
+    from adversary.reconstruction.tables import HudRecord
 
 __all__ = [
     "QUERY_OF_TABLE",
@@ -47,6 +49,7 @@ __all__ = [
     "budget_2020",
     "budget_uniform",
     "measure",
+    "measure_hud",
     "post_process",
 ]
 
@@ -245,6 +248,52 @@ def measure(
         queries.configurations, queries.matrix[soft], truth[soft] + noise, s2[soft], *names(soft)
     )
     return exact, noisy
+
+
+def measure_hud(
+    configurations: Configurations,
+    counts: ArrayLike,
+    sigma2: float,
+    home: str = "1",
+    *,
+    seed: int | np.random.SeedSequence | np.random.Generator,
+) -> tuple[HudRecord, NoisyRows]:
+    """Print a property of a known block with noise on every count that HUD's line is computed from.
+
+    Parameters
+    ----------
+    configurations, counts
+        The block.
+    sigma2
+        Noise parameter of each count (households, persons, and the count behind every percentage), positive.
+    home
+        Level of ``property``.
+    seed
+        The same seed gives the same noise.
+
+    Returns
+    -------
+    tuple
+        The line, a function of the noisy counts alone: below 11 noisy households it is suppressed, percents
+        are kept within 0 and 100, persons at one a household or more. And the noisy counts, for an adversary
+        who is given those.
+
+    Notes
+    -----
+    HUD publishes no such noise; the paper asks what it would do (arXiv 2407.04776, section 5).
+
+    Examples
+    --------
+    >>> from adversary.reconstruction.households import household_configurations
+    >>> table = household_configurations()
+    >>> couples = table.histogram([[1, 1, 1, 0, 0, 0]]) * 40
+    >>> line, noisy = measure_hud(table, couples, 9.0, seed=1)
+    >>> line.number_reported == int(noisy.values[0]), len(noisy)
+    (True, 11)
+    """
+    queries = hud_queries(configurations, home)
+    _, noisy = measure(queries, counts, float(sigma2), seed=seed)
+    return printed_hud(noisy.values.tolist()), noisy
 
 
 def post_process(

@@ -43,6 +43,7 @@ __all__ = [
     "census_queries",
     "hud_constraints",
     "hud_queries",
+    "printed_hud",
     "publish_hud",
 ]
 
@@ -217,13 +218,30 @@ def publish_hud(configurations: Configurations, counts: ArrayLike, home: str = "
     >>> publish_hud(table, couples // 2).number_reported
     -4
     """
-    queries = hud_queries(configurations, home)
-    n, people, *parts = queries.answers(counts).tolist()
+    return printed_hud(hud_queries(configurations, home).answers(counts).tolist())
+
+
+def printed_hud(answers: Sequence[int]) -> HudRecord:
+    """Print the counts behind a line of HUD's file (`hud_queries`), which may be noisy.
+
+    Parameters
+    ----------
+    answers
+        Households, persons, and the count behind every percentage. Negative percents and those above 100, and
+        fewer persons than households, are set to the nearest value that can be printed.
+
+    Examples
+    --------
+    >>> printed_hud([20, 15, 25, -3, 0, 0, 0, 0, 0, 0, 0]).percents["pct_bed1"]
+    100.0
+    """
+    n, people, *parts = answers
     if n < _FEWEST:
         hidden = dict.fromkeys(HUD_PERCENTS, float(SUPPRESSED))
         return HudRecord(SUPPRESSED, SUPPRESSED, SUPPRESSED, SUPPRESSED, hidden)
-    percents = {name: float((200 * y + n) // (2 * n)) for name, y in zip(HUD_PERCENTS, parts, strict=True)}
-    return HudRecord(n, n, 100, (20 * people + n) // (2 * n) / 10, percents)
+    within = [min(max(y, 0), n) for y in parts]
+    percents = {name: float((200 * y + n) // (2 * n)) for name, y in zip(HUD_PERCENTS, within, strict=True)}
+    return HudRecord(n, n, 100, (20 * max(people, n) + n) // (2 * n) / 10, percents)
 
 
 class _Interval(NamedTuple):
