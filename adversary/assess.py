@@ -26,8 +26,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
-import tempfile
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -36,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import whole
 from adversary.errors import BudgetError, FileFormatError, ReleaseError
 from adversary.privacy.budget import Allocation, Rho, noise_scale
 from adversary.privacy.discrete_gaussian import sample
@@ -127,20 +126,11 @@ class AssessResult:
         'geoid,votingage,hispanic,cenrace,noisy_block,prior,posterior,risk,log_odds,decision'
         """
         target = Path(path)
-        if not target.parent.is_dir():
-            msg = f"{target.parent} is not a folder: make it, or write {target.name} elsewhere"
-            raise FileFormatError(msg, str(target))
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(self.columns)
-                # tolist() makes Python's own numbers, whose text is the shortest that reads back the same
-                writer.writerows(zip(*(column.tolist() for column in self.columns.values()), strict=True))
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with whole(target) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self.columns)
+            # tolist() makes Python's own numbers, whose text is the shortest that reads back the same
+            writer.writerows(zip(*(column.tolist() for column in self.columns.values()), strict=True))
         return target
 
     def summary(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from adversary._files import make_folder, whole
 from adversary.assess import assess_pl94
 from adversary.readers.pl94 import demo_folder
 from adversary.release.measurement import Release
@@ -36,7 +37,7 @@ def run_demo(out: Path) -> Iterator[str]:
     out
         Folder, made if missing.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     yield "1. Who is at risk in this state? (synthetic people, one drawn release, every posterior exact)"
     result = assess_pl94(
         demo_folder(), allocation="2020-pl94-persons", convention="bounded", prior=0.5, seed=SEED
@@ -50,7 +51,8 @@ def run_demo(out: Path) -> Iterator[str]:
         result.columns["risk"], result.columns["noisy_block"], threshold=result.assumptions["risk_threshold"]
     )
     figure = out / "risk.png"
-    ax.figure.savefig(figure, dpi=150)
+    with whole(figure) as draft:
+        ax.figure.savefig(draft, dpi=150, format="png")
     yield f"   written: {table} and {figure}"
     yield ""
     yield "2. The paper's example D = (2, 1, -1): is she in the block? Three samplers side by side"
@@ -79,7 +81,8 @@ def run_demo(out: Path) -> Iterator[str]:
     plot_count_posterior(comparison.results["exact"], "elsewhere", middle)
     plot_agreement(comparison, right)
     figure = out / "paper_example.png"
-    page.savefig(figure, dpi=150)
+    with whole(figure) as draft:
+        page.savefig(draft, dpi=150, format="png")
     yield f"   written: {figure}"
     yield ""
     yield "Next: adversary list; adversary show two_level; README.md, 'Declare your own'."

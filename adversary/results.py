@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +32,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from adversary._files import whole
 from adversary.errors import FileFormatError, ModelError
 from adversary.release.measurement import Release
 
@@ -406,20 +405,8 @@ class AttackResult:
             Where the folder is missing or cannot be written.
         """
         path = Path(path)
-        if not path.parent.is_dir():
-            msg = f"{path}: the folder {path.parent} does not exist: make it first"
-            raise FileFormatError(msg, path)
-        handle = None
-        try:
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-            os.close(handle)
-            self.tree.to_netcdf(temporary, engine="h5netcdf")
-            Path(temporary).replace(path)
-        except OSError as error:
-            if handle is not None:
-                Path(temporary).unlink(missing_ok=True)
-            msg = f"{path}: could not be written ({error.strerror or error}): nothing was changed; choose another folder"
-            raise FileFormatError(msg, path) from error
+        with whole(path) as draft:
+            self.tree.to_netcdf(draft, engine="h5netcdf")
         return path
 
     @classmethod

@@ -224,13 +224,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, one, monkeypatch):
     def fail(*_):
         raise OSError(28, "no space left")
 
-    monkeypatch.setattr("adversary.assess.Path.replace", fail)
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(FileFormatError, match=r"risk.csv: could not be written \(no space"):
         one.to_csv(path)
     monkeypatch.undo()
     assert [p.name for p in tmp_path.iterdir()] == ["risk.csv"]
     assert path.read_text() == "old"
-    with pytest.raises(FileFormatError, match="is not a folder"):
+    with pytest.raises(FileFormatError, match="does not exist: make it first"):
         one.to_csv(tmp_path / "nowhere" / "risk.csv")
 
 

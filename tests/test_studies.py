@@ -14,6 +14,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 from adversary import Prior, Release, load, measured, run, scenario
+from adversary._files import writing
 from adversary.cli_study import grid_of, study_command
 from adversary.errors import FileFormatError, ModelError, ScenarioError, UnsupportedModelError
 from adversary.plots.studies import plot_sensitivity
@@ -315,18 +316,17 @@ def test_a_damaged_part_is_named_and_not_believed(whole, tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ScenarioError, match=r"file/inside cannot be written"):
+    with pytest.raises(
+        FileFormatError, match=r"file/inside: this folder cannot be made \(.*file is a file\)"
+    ):
         study([two_level], RELEASE, out=tmp_path / "file" / "inside")
     with pytest.raises(ScenarioError, match="is a file"):
         study([two_level], RELEASE, out=tmp_path / "file")
 
 
 def test_a_second_writer_is_refused(whole):
-    fcntl = pytest.importorskip("fcntl")
-    with (whole[0] / ".lock").open("a+b") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(ScenarioError, match="another process is writing"):
-            study(grid(), RELEASE, out=whole[0])
+    with writing(whole[0]), pytest.raises(ScenarioError, match="another process is writing"):
+        study(grid(), RELEASE, out=whole[0])
 
 
 # ---------------------------------------------------------------------- sensitivity

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import whole
 from adversary.plots._style import ACCENT, POSTERIOR, PRIOR, SERIES, tidy
 
 if TYPE_CHECKING:
@@ -180,5 +181,6 @@ def draw(name: str, columns: Mapping[str, Sequence[Any]], path: Any = None) -> l
     FigureCanvasAgg(page)
     axes = PAPER_FIGURES[name](columns, page)
     if path is not None:
-        page.savefig(path, dpi=150, metadata={"Software": None})
+        with whole(path) as draft:
+            page.savefig(draft, dpi=150, format="png", metadata={"Software": None})
     return axes

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adversary._files import make_folder, whole
 from adversary.reproduce.claims import Claim, Printed, compare_all, printed_values
 from adversary.reproduce.tables import FIGURES, TABLES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from adversary.reproduce.tables import Columns
 
 __all__ = [
@@ -87,8 +89,7 @@ def reproduce(out: str | Path | None = None, *, progressbar: bool = False) -> Re
     claims = tuple(compare_all())
     if out is None:
         return Reproduction(claims, ())
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(out)
     rows = [c.row() for c in claims]
     written = [_write(folder / "comparison.csv", {k: [r[k] for r in rows] for k in rows[0]})]
     written += [_write(folder / f"{name}.csv", make()) for name, make in TABLES.items()]
@@ -108,7 +109,7 @@ def reproduce(out: str | Path | None = None, *, progressbar: bool = False) -> Re
 
 
 def _write(path: Path, columns: Columns) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as handle:
+    with whole(path) as draft, draft.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))

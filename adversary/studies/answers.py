@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import whole
 from adversary._version import __version__
 from adversary.errors import DisagreementError
 from adversary.studies.points import Layout, declaration
@@ -149,6 +150,5 @@ def _attrs(scenarios: Sequence[Scenario], release: Release, tolerance: float) ->
 
 def write_result(data: xr.Dataset, path: Path) -> None:
     """Write the Dataset whole or not at all."""
-    temporary = path.with_name(f".{path.name}.part")
-    data.to_netcdf(temporary, engine="h5netcdf")
-    temporary.replace(path)
+    with whole(path) as draft:
+        data.to_netcdf(draft, engine="h5netcdf")

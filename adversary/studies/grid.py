@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import end_with_parent
 from adversary._version import __version__
 from adversary.errors import AdversaryError, ModelError, SamplingError, ScenarioError
 from adversary.language import Scenario
@@ -364,6 +365,7 @@ _WORKER: dict[str, Any] = {}  # filled once in each worker process, never in the
 
 
 def _start(bases: bytes, release: str, tolerance: float) -> None:
+    end_with_parent()
     _WORKER.update(bases=pickle.loads(bases), release=Release.from_json(release), tolerance=tolerance)
 
 

@@ -12,37 +12,22 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import LOCK, write_whole, writing
 from adversary.errors import FileFormatError, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Store", "write_whole"]
+__all__ = ["Store"]
 
 MANIFEST = "manifest.json"
-LOCK = ".lock"
 PART = ".part"
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all, even if the power fails."""
-    temporary = path.with_name(f".{path.name}{PART}")
-    try:
-        with temporary.open("wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        msg = f"{path}: could not be written ({error.strerror or error}): make room, and run again; finished parts are kept"
-        raise FileFormatError(msg, path) from error
 
 
 class Store:
@@ -72,14 +57,7 @@ class Store:
             msg = f"{self.folder} is a file: give a folder for the study"
             raise ScenarioError(msg, self.folder)
         self._refuse_other_files()
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / LOCK).touch()
-        except OSError as error:
-            msg = f"{self.folder} cannot be written ({error.strerror or error}): give another folder"
-            raise ScenarioError(msg, self.folder) from error
-        with (self.folder / LOCK).open("a+b") as handle:
-            _lock(handle, self.folder)
+        with writing(self.folder):
             self._check_manifest()
             for left_over in self.folder.glob(f".*{PART}"):
                 left_over.unlink()
@@ -99,9 +77,12 @@ class Store:
             return
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (OSError, ValueError, RecursionError) as error:
             msg = f"{path}: not a manifest of a study ({error}): give another folder"
             raise FileFormatError(msg, path) from error
+        if not isinstance(found, dict):
+            msg = f"{path}: not a manifest of a study (it is a {type(found).__name__}): give another folder"
+            raise FileFormatError(msg, path)
         if found.get("hash") != self.manifest["hash"]:
             differs = [k for k in self.manifest if k != "hash" and found.get(k) != self.manifest[k]]
             what = ", ".join(differs) or "the assumptions"
@@ -129,19 +110,3 @@ class Store:
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         write_whole(self.path(chunk), buffer.getvalue())
-
-
-def _lock(handle: Any, folder: Path) -> None:
-    """Take the lock, which the system gives back however the process ends."""
-    try:
-        try:
-            import fcntl
-        except ImportError:  # Windows
-            import msvcrt
-
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        msg = f"another process is writing the study in {folder}: wait for it, or give another folder"
-        raise ScenarioError(msg, folder) from None
