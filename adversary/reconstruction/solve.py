@@ -317,15 +317,25 @@ class Reconstruction:
         """
         return _questions.cell_bounds(self, names, within)
 
-    def certain_claims(self, names: Sequence[str], within: Picked = None) -> tuple[Claim, ...]:
+    def certain_claims(
+        self, names: Sequence[str], within: Picked = None, bounds: CellBounds | None = None
+    ) -> tuple[Claim, ...]:
         """Return what holds in every block: cells with the same positive count in all of them.
+
+        Parameters
+        ----------
+        names, within
+            As for `cell_bounds`.
+        bounds
+            What `cell_bounds` returned for the same names and subset, if it was asked before; its status says
+            whether a limit left cells open.
 
         Notes
         -----
         Verified iff least = greatest (arXiv 2504.21199 adds ``count != m`` and finds it infeasible: the
         same). Cells that a limit left open are no claims.
         """
-        b = self.cell_bounds(names, within)
+        b = self.cell_bounds(names, within) if bounds is None else bounds
         if b.status is Status.INFEASIBLE:
             return ()
         cell, _ = self.configurations.cells(names)
