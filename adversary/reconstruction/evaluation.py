@@ -97,6 +97,8 @@ class Evaluation:
     ----------
     flags
         Flags against the truth, by mechanism.
+    printed
+        The same for flags on the rows as printed: blocks whose rows contradict each other are not flagged.
     areas
         Area under the curve of blocks ranked by the share of the list with the harm, and by the posterior, by
         mechanism.
@@ -109,6 +111,7 @@ class Evaluation:
     """
 
     flags: Mapping[str, Flags]
+    printed: Mapping[str, Flags]
     areas: Mapping[str, tuple[float, float]]
     statuses: Mapping[str, Mapping[str, int]]
     curves: Mapping[Setting, Curve]
@@ -135,6 +138,8 @@ class Evaluation:
         for name, its in self.flags.items():
             told: dict[str, float] = {field: getattr(its, field) for field in Flags._fields}
             told.update(precision=its.precision, recall=its.recall, base_rate=its.base_rate)
+            as_printed = self.printed[name]
+            told["flagged_as_printed"], told["right_as_printed"] = as_printed.flagged, as_printed.right
             told["area_list"], told["area_posterior"] = self.areas[name]
             told.update(self.statuses[name])
             for field, value in told.items():
@@ -181,12 +186,15 @@ class Evaluation:
         width = max(len(name) for name in self.mechanisms)
         lines = [
             f"blocks with a household over the limit, {VALIDATION}",
-            f"{'':<{width}}  flagged  right  harmed  blocks  precision  recall  base rate",
+            f"{'':<{width}}  flagged  right  harmed  blocks  precision  recall  base rate"
+            "  flagged as printed  right  rows contradicted",
         ]
         for name, f in self.flags.items():
+            p = self.printed[name]
             lines.append(
                 f"{name:<{width}}  {f.flagged:7d}  {f.right:5d}  {f.harmed:6d}  {f.blocks:6d}"
                 f"  {_percent(f.precision):>9}  {_percent(f.recall):>6}  {_percent(f.base_rate):>9}"
+                f"  {p.flagged:18d}  {p.right:5d}  {self.statuses[name]['rows contradicted']:17d}"
             )
         for knowledge, n in self.households.items():
             lines += ["", f"{knowledge}: {n:,} households, {VALIDATION}"]
@@ -291,10 +299,11 @@ def evaluate(
     at = np.searchsorted(blocks, truth.block, sorter=np.argsort(blocks))
     place = np.argsort(blocks)[at]  # position of each household's block in the result
     harmed = np.bincount(place, truth.harm, len(blocks)) > 0
-    found_flags, areas = {}, {}
+    found_flags, printed, areas = {}, {}, {}
     for name in result.names:
         flagged = np.array([a.status == "flagged" for a in result.answers[name]], dtype=bool)
         found_flags[name] = flags(flagged, harmed)
+        printed[name] = flags([a.printed == "flagged" for a in result.answers[name]], harmed)
         by_list = np.array([a.list_harm for a in result.answers[name]])
         by_posterior = [a.posterior_harm for a in result.answers[name]]
         told = [p for p in by_posterior if p is not None]
@@ -317,7 +326,7 @@ def evaluate(
                         looked = counted & (flagged | (search == SEARCH[0]))
                         setting = Setting(name, knowledge.name, ranking, search, who)
                         curves[setting] = curve(score[looked], truth.harm[known][looked], total)
-    return Evaluation(found_flags, areas, result.statuses(), curves, households)
+    return Evaluation(found_flags, printed, areas, result.statuses(), curves, households)
 
 
 class _Truth(NamedTuple):

@@ -43,12 +43,14 @@ from adversary.reconstruction.study_answers import (
     StudyResult,
 )
 from adversary.reconstruction.swapping import SwapDesign, swap_state
+from adversary.reconstruction.synthetic import BEDROOMS_TO_NEED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from adversary.reconstruction.households import Configurations
     from adversary.reconstruction.synthetic import SyntheticState
 
 __all__ = [
@@ -59,10 +61,14 @@ __all__ = [
     "Mechanism",
     "StudyOptions",
     "StudyResult",
+    "assumed_shares",
     "reconstruct_state",
     "state_hash",
 ]
 
+_WHATEVER = (
+    0.05  # share of units whose bedrooms have nothing to do with need, if they are assumed fitted to it
+)
 _SWAP, _BLOCK = 1, 2  # keys of the seeds of the state's swaps and of a block's noise
 
 
@@ -153,6 +159,39 @@ def reconstruct_state(  # noqa: PLR0913 - how to run, all with defaults
     return StudyResult(chosen, tuple(which), options, len(state), answers, seconds)
 
 
+def assumed_shares(
+    state: SyntheticState, configurations: Configurations, bedrooms: str
+) -> NDArray[np.float64]:
+    """Return the share that the adversary gives to every configuration, shape (K,).
+
+    Parameters
+    ----------
+    state
+        Its microdata sample is the adversary's.
+    configurations
+        A block's table.
+    bedrooms
+        See `StudyOptions`. Subsidised or not, and one property or another, are equally likely.
+
+    Examples
+    --------
+    >>> from adversary.reconstruction.synthetic import StateShape, synthetic_state
+    >>> state = synthetic_state(StateShape(blocks=60), seed=1)
+    >>> table = state.configurations(0)
+    >>> assumed_shares(state, table, "to need").sum() <= assumed_shares(state, table, "unknown").sum()
+    True
+    """
+    shares = state.shares(configurations)
+    if bedrooms == "unknown":
+        return shares
+    fitted = (1 - _WHATEVER) * np.array(BEDROOMS_TO_NEED) + _WHATEVER / 3
+    level = configurations.codes[
+        :, configurations.column("bedrooms")
+    ]  # NA, then as in the columns of `fitted`
+    size = np.minimum(configurations.number("size"), len(fitted))
+    return np.asarray(shares * np.where(level == 0, 1.0, fitted[size - 1, level - 1]))
+
+
 def _mechanisms(given: Sequence[Mechanism | str] | Mechanism | str | None) -> tuple[Mechanism, ...]:
     if given is None:
         return tuple(MECHANISMS.values())
@@ -229,7 +268,7 @@ class _Job:
         start = time.perf_counter()
         published = self._published(block, seed, limits)
         seconds["publish"] = time.perf_counter() - start
-        shares = self.state.shares(published.rows.configurations)
+        shares = assumed_shares(self.state, published.rows.configurations, self.options.bedrooms)
         rebuilt = Reconstruction(published.rows, shares, limits=limits)
         told = self._verdict(rebuilt, published, seconds)
         rebuilt = told.pop("rebuilt")

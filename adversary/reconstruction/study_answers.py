@@ -51,6 +51,11 @@ class StudyOptions:
         Census tables that are printed, ``"base"`` or ``"rich"``.
     posterior
         Whether to sample a posterior of every block too; much slower.
+    bedrooms
+        What the adversary takes for granted of bedrooms given size: ``"unknown"`` (the microdata sample knows
+        nothing of them, so that all are equally likely: the paper's), or ``"to need"`` (units fitted to need as
+        in `adversary.reconstruction.synthetic.BEDROOMS_TO_NEED`, but one in twenty whatever its size). It
+        decides what is likely, for list and posterior; flags do not depend on it.
     harm
         What a household must not be; a `Predicate` of a module, so that it can be sent to other processes.
     limits
@@ -60,6 +65,7 @@ class StudyOptions:
     top: int = 100
     tables: str = "base"
     posterior: bool = False
+    bedrooms: str = "unknown"
     harm: Predicate = OVER_LIMIT
     limits: Limits = field(default_factory=Limits)
 
@@ -67,6 +73,9 @@ class StudyOptions:
         if self.top < 0:
             msg = f"the top {self.top} of a list cannot be: give 1 or more, or 0 for no list"
             raise ModelError(msg, self.top)
+        if self.bedrooms not in {"unknown", "to need"}:
+            msg = f"no assumption {self.bedrooms!r} about bedrooms: choose 'unknown' or 'to need'"
+            raise ModelError(msg, self.bedrooms)
 
     def identity(self) -> dict[str, Any]:
         """Return what changes an answer, as JSON; the time limit is kept with each block."""
@@ -75,6 +84,7 @@ class StudyOptions:
             "top": self.top,
             "tables": self.tables,
             "posterior": self.posterior,
+            "bedrooms": self.bedrooms,
             "harm": self.harm.name,
             "limits": limits,
         }
