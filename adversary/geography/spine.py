@@ -25,6 +25,7 @@ import numpy as np
 
 from adversary.errors import AdversaryError, BudgetError
 from adversary.geography import _build
+from adversary.geography.spine_file import SavedSpine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ __all__ = ["Contraction", "Spine"]
 
 
 @dataclass(frozen=True, eq=False)
-class Spine:
+class Spine(SavedSpine):
     """A tree (or forest) of geounits with exact shares of rho; build it with a ``from_*`` method.
 
     Parameters
