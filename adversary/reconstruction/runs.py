@@ -2,8 +2,8 @@
 
 What it is: a loop over blocks, in this process or in several, that keeps every answer as ``<block>.json`` as
 soon as it is there. A block that cannot be answered ends with a status and the next one goes on. Answers do
-not depend on the number of processes. What it is not: a scheduler for several machines, or a solver; and only
-one run may write to a folder at a time.
+not depend on the number of processes. What it is not: a scheduler for several machines, or a solver; one
+run holds a folder at a time.
 
 Held to account by tests/reconstruction/test_runs.py (stopped and continued; one process against two; damaged
 and foreign files).
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -23,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adversary._files import LOCK, end_with_parent, write_whole, writing
 from adversary.errors import AdversaryError, ModelError
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def answer_each(
     ------
     ModelError
         If a block occurs twice, the folder holds the answer to another question, or a process dies.
+    FileFormatError, ScenarioError
+        If the folder cannot be written, or another run is writing there.
 
     Examples
     --------
@@ -101,20 +103,21 @@ def answer_each(
     """
     names = list(blocks)
     _check(names, processes)
-    folder = None if out is None else _open(Path(out), question)
     mark = fingerprint(question)
     done: dict[str, dict[str, Any]] = {}
-    if folder is not None:
-        for name in names:
-            kept = _read(folder / f"{name}.json", mark, seconds)
-            if kept is not None:
-                done[name] = kept
-    todo = [name for name in names if name not in done]
-    for name, answer in _bar(_run(job, todo, processes), len(names), len(done), show=progressbar):
-        done[name] = answer
+    with contextlib.ExitStack() as stack:
+        folder = None if out is None else _open(Path(out), question, stack)
         if folder is not None:
-            record = {"question": mark, "block": name, "limit": seconds, "answer": answer}
-            _write(folder / f"{name}.json", {**record, "sha256": fingerprint(record)})
+            for name in names:
+                kept = _read(folder / f"{name}.json", mark, seconds)
+                if kept is not None:
+                    done[name] = kept
+        todo = [name for name in names if name not in done]
+        for name, answer in _bar(_run(job, todo, processes), len(names), len(done), show=progressbar):
+            done[name] = answer
+            if folder is not None:
+                record = {"question": mark, "block": name, "limit": seconds, "answer": answer}
+                _write(folder / f"{name}.json", {**record, "sha256": fingerprint(record)})
     return {name: done[name] for name in names}
 
 
@@ -129,41 +132,38 @@ def _check(names: Sequence[str], processes: int) -> None:
         raise ModelError(msg, processes)
 
 
-def _open(folder: Path, question: Mapping[str, Any]) -> Path:
-    """Make the folder, or make sure that it holds answers to this question."""
+def _open(folder: Path, question: Mapping[str, Any], stack: contextlib.ExitStack) -> Path:
+    """Make the folder, or make sure that it holds answers to this question; hold it while the run lasts."""
     path = folder / QUESTION
-    if path.is_file():
-        try:
-            old = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, UnicodeDecodeError):
-            old = None
-        # as JSON, since tuples come back as lists
-        asked = json.loads(json.dumps(question))
-        if not isinstance(old, dict) or old != asked:
-            known = old if isinstance(old, dict) else {}
-            wrong = next((k for k in {**asked, **known} if known.get(k) != asked.get(k)), QUESTION)
-            msg = (
-                f"{folder} holds the answers to another question ({wrong} was {known.get(wrong)!r} and is"
-                f" {asked.get(wrong)!r}): give another folder, or delete this one"
-            )
-            raise ModelError(msg, wrong)
-        for draft in folder.glob(".*.json.*"):  # left behind by a run that was killed
-            with contextlib.suppress(OSError):
-                draft.unlink()
-        return folder
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    strangers = folder.is_dir() and any(p.name != LOCK for p in folder.iterdir())
+    if not path.is_file() and strangers:
         msg = f"{folder} is not an empty folder, and holds no {QUESTION}: give another name"
         raise ModelError(msg, str(folder))
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(path, question)
+    stack.enter_context(writing(folder))
+    if not path.is_file():
+        _write(path, question)
+        return folder
+    try:
+        old = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        old = None
+    asked = json.loads(json.dumps(question))  # as JSON, since tuples come back as lists
+    if old != asked:
+        known = old if isinstance(old, dict) else {}
+        wrong = next((k for k in {**asked, **known} if known.get(k) != asked.get(k)), QUESTION)
+        msg = (
+            f"{folder} holds the answers to another question ({wrong} was {known.get(wrong)!r} and is"
+            f" {asked.get(wrong)!r}): give another folder, or delete this one"
+        )
+        raise ModelError(msg, wrong)
+    for draft in folder.glob(".*.part"):  # left behind by a run that was killed
+        with contextlib.suppress(OSError):
+            draft.unlink()
     return folder
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    """Put a file in its place in one step: a reader sees all of it or none."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_whole(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
 def _read(path: Path, mark: str, seconds: float | None) -> dict[str, Any] | None:
@@ -199,6 +199,7 @@ class _Worker:
 
     @classmethod
     def take(cls, job: Job) -> None:
+        end_with_parent()
         cls.job = job
 
     @classmethod

@@ -15,14 +15,13 @@ import csv
 import hashlib
 import io
 import json
-import os
-import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from adversary._files import make_folder, whole
 from adversary._version import __version__
 from adversary.errors import FileFormatError
 from adversary.reconstruction.households import Attribute, Configurations, household_configurations
@@ -107,15 +106,13 @@ def write_state(state: SyntheticState, folder: str | Path, *, seed: int | None =
         "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in tables.items()},
     }
     tables |= {"README.md": _README, "state.json": json.dumps(head, indent=1, ensure_ascii=False) + "\n"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    for name, text in tables.items():
-        (draft / name).write_bytes(text.encode())
+    make_folder(path.parent)
     if path.exists():
         path.rmdir()  # it is empty
-    draft.replace(path)
+    with whole(path) as draft:
+        draft.mkdir()
+        for name, text in tables.items():
+            (draft / name).write_bytes(text.encode())
     return path
 
 

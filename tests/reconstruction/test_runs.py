@@ -34,7 +34,7 @@ def test_a_run_that_was_stopped_goes_on_and_asks_nothing_twice(length, tmp_path)
     job = length(str(log))
     first = answer_each(job, BLOCKS[:4], ASKED, out)
     assert asked(log) == BLOCKS[:4]
-    (out / ".b9.json.77").write_text("half of", encoding="utf-8")  # a draft of a run that was killed
+    (out / ".b9.json.77.part").write_text("half of", encoding="utf-8")  # a draft of a run that was killed
     everything = answer_each(job, BLOCKS, ASKED, out)
     assert asked(log) == BLOCKS[4:]
     assert list(everything) == BLOCKS
@@ -134,6 +134,17 @@ def test_blocks_that_ended_at_a_limit_are_asked_again_only_when_it_is_raised(len
     assert asked(log) == BLOCKS
     answer_each(length(str(log)), BLOCKS, ASKED, out, seconds=9.0)
     assert asked(log) == []
+
+
+def test_two_runs_cannot_write_to_one_folder(tmp_path):
+    out = tmp_path / "out"
+
+    def job(block: str) -> dict[str, Any]:
+        with pytest.raises(AdversaryError, match="another process is writing"):
+            answer_each(lambda _: {"status": "optimal"}, BLOCKS, ASKED, out)
+        return {"status": "optimal"}
+
+    assert len(answer_each(job, BLOCKS[:1], ASKED, out)) == 1
 
 
 def test_names_that_cannot_be_files_and_no_processes_are_refused(length, tmp_path):
