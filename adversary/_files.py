@@ -16,14 +16,14 @@ import os
 import shutil
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adversary.errors import FileFormatError, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LOCK", "end_with_parent", "make_folder", "whole", "write_whole", "writing"]
+__all__ = ["LOCK", "end_with_parent", "make_folder", "whole", "write_netcdf", "write_whole", "writing"]
 
 LOCK = ".lock"
 """Name of the lock's file, where the folder itself cannot be locked."""
@@ -112,6 +112,20 @@ def write_whole(path: str | Path, data: bytes | str) -> Path:
     with whole(path) as draft:
         draft.write_bytes(data.encode() if isinstance(data, str) else data)
     return Path(path)
+
+
+def write_netcdf(path: str | Path, data: Any) -> Path:
+    """Write a Dataset or DataTree as netCDF, whole or not at all.
+
+    The file is made in memory first: HDF5 that finds no room on the disk brings the process down (a segmentation fault). The
+    copy as ``bytes`` lets go of xarray's view at once, which Python 3.12.1 cannot always collect without crashing.
+
+    Raises
+    ------
+    FileFormatError
+        As :func:`whole`.
+    """
+    return write_whole(path, bytes(data.to_netcdf(engine="h5netcdf")))
 
 
 @contextlib.contextmanager

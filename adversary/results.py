@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from adversary._files import whole
+from adversary._files import write_netcdf
 from adversary.errors import FileFormatError, ModelError
 from adversary.release.measurement import Release
 
@@ -404,10 +404,7 @@ class AttackResult:
         FileFormatError
             Where the folder is missing or cannot be written.
         """
-        path = Path(path)
-        with whole(path) as draft:
-            self.tree.to_netcdf(draft, engine="h5netcdf")
-        return path
+        return write_netcdf(path, self.tree)
 
     @classmethod
     def load(cls, path: str | Path) -> AttackResult:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary._files import end_with_parent, whole, write_whole, writing
+from adversary._files import end_with_parent, whole, write_netcdf, write_whole, writing
 from adversary._version import __version__
 from adversary.batches.many import batch
 from adversary.batches.sources import digest_of, file_digest, needs, open_source
@@ -235,13 +235,14 @@ class _Job:
         """Answer a piece and put the part in its place in one step."""
         answer = self.answer(piece)
         final = folder / self.file(number)
-        with whole(final) as draft:
-            if self.form == "netcdf":
-                answer.to_netcdf(draft, engine="h5netcdf")
-            elif self.form == "parquet":
-                _to_parquet(answer, draft)
-            else:
-                answer.to_zarr(draft, mode="w", consolidated=False)
+        if self.form == "netcdf":
+            write_netcdf(final, answer)
+        else:
+            with whole(final) as draft:
+                if self.form == "parquet":
+                    _to_parquet(answer, draft)
+                else:
+                    answer.to_zarr(draft, mode="w", consolidated=False)
         return {
             "file": final.name,
             "targets": int(answer["risk"].size),

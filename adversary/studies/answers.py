@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary._files import whole
+from adversary._files import write_netcdf
 from adversary._version import __version__
 from adversary.errors import DisagreementError
 from adversary.studies.points import Layout, declaration
@@ -150,5 +150,4 @@ def _attrs(scenarios: Sequence[Scenario], release: Release, tolerance: float) ->
 
 def write_result(data: xr.Dataset, path: Path) -> None:
     """Write the Dataset whole or not at all."""
-    with whole(path) as draft:
-        data.to_netcdf(draft, engine="h5netcdf")
+    write_netcdf(path, data)
