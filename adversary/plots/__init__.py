@@ -4,12 +4,13 @@ A figure takes what another function returns and an optional ``ax``, returns ``A
 ``show()``. Counts are drawn as bars, never smoothed.
 """
 
-from adversary.plots.answers import plot_agreement, plot_count_posterior, plot_prior_posterior
+from adversary.plots.answers import plot_agreement, plot_by_count, plot_count_posterior, plot_prior_posterior
 from adversary.plots.risks import plot_frontier, plot_risks
 from adversary.plots.studies import plot_rank_counts, plot_sensitivity
 
 __all__ = [
     "plot_agreement",
+    "plot_by_count",
     "plot_count_posterior",
     "plot_frontier",
     "plot_prior_posterior",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adversary.diagnostics import Comparison
     from adversary.results import AttackResult
 
-__all__ = ["plot_agreement", "plot_count_posterior", "plot_prior_posterior"]
+__all__ = ["plot_agreement", "plot_by_count", "plot_count_posterior", "plot_prior_posterior"]
 
 NEGLIGIBLE = 1e-4
 """Probability below which a value in a tail is not drawn."""
@@ -47,6 +47,32 @@ def plot_prior_posterior(result: AttackResult, ax: Any = None) -> Any:
     ax.set(xlabel=str(result.attrs["target"]), ylabel="probability", ylim=(0, 1.25 * top))
     ax.set_title(f"{result.scenario} ({result.convention})", loc="left", fontsize="medium")
     ax.legend(frameon=False, loc="upper center", ncols=2, fontsize="small")
+    return tidy(ax)
+
+
+def plot_by_count(found: Any, block: int, ax: Any = None) -> Any:
+    """Draw the posterior at every noisy count of the block as bars, the published one marked, the prior as a line.
+
+    Parameters
+    ----------
+    found
+        What :func:`adversary.explore.explored` returns.
+    block
+        The published count.
+    ax
+        Axes to draw on; new ones where left out.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes(ax)
+    here = found.counts == block
+    ax.bar(found.counts[~here], found.by_count[~here], width=0.9, color=POSTERIOR, label="posterior")
+    ax.bar(found.counts[here], found.by_count[here], width=0.9, color=ACCENT, label=f"published: {block}")
+    ax.axhline(found.prior, color=PRIOR, linestyle="--", label="prior")
+    ax.set(xlabel="noisy count of the block", ylabel="P(present)", ylim=(0, 1.05))
+    ax.legend(frameon=False, fontsize="small", loc="upper left")
     return tidy(ax)
 
 
