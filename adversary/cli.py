@@ -6,18 +6,17 @@ Held to account by ``tests/test_cli.py``.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import math
 import sys
-from fractions import Fraction
 from importlib.resources import files
 from typing import Any
 
 import click
 
 from adversary._version import __version__
+from adversary.assumption_text import parse_assumption, parse_value
 from adversary.errors import AdversaryError, ScenarioError
 
 __all__ = ["main"]
@@ -28,6 +27,7 @@ _ELSEWHERE = {
     "batch": "adversary.cli_risk:batch",
     "check": "adversary.cli_study:check_command",
     "expect": "adversary.cli_risk:expect",
+    "explore": "adversary.cli_explore:explore",
     "largest": "adversary.cli_risk:largest",
     "reproduce": "adversary.cli_risk:reproduce",
     "study": "adversary.cli_study:study_command",
@@ -140,72 +140,6 @@ def show(scenario: str, as_json: bool) -> None:
     lines += [f"believes: {k} ~ {v}" for k, v in data["believes"].items()]
     lines += [f"source:   {s.source}"]
     _emit(as_json, data, lines)
-
-
-def parse_assumption(text: str, scenario: Any) -> tuple[str, Any]:
-    """Turn ``NAME=VALUE`` into an assumption of the scenario; nothing is evaluated."""
-    from adversary.priors import Prior
-
-    name, equals, value = text.partition("=")
-    name, value = name.strip(), value.strip()
-    if not equals or not value:
-        msg = f"--assume takes NAME=VALUE, got {text!r}: for example known=4 or present=Bernoulli(p=0.1)"
-        raise ScenarioError(msg, text)
-    if "." in name:
-        argument, parameter = name.split(".", 1)
-        old = scenario.assumptions.get(argument)
-        if not hasattr(old, "parameters") or parameter not in old.parameters:
-            msg = f"{name} is no parameter of a prior of {scenario.name}: its assumptions are {', '.join(scenario.assumptions)}"
-            raise ScenarioError(msg, name)
-        return argument, Prior(
-            old.distribution, dims=old.dims, shape=old.shape, **{**old.parameters, parameter: _literal(value)}
-        )
-    if value.endswith(")") and "(" in value:
-        return name, _prior(value)
-    found = _literal(value)
-    is_text = isinstance(found, str) or (isinstance(found, tuple) and any(isinstance(v, str) for v in found))
-    if is_text and isinstance(scenario.assumptions.get(name), int | float):
-        msg = f"{name} of {scenario.name} is a number, got {value!r}: write one, or a list such as [1,2]"
-        raise ScenarioError(msg, value)
-    return name, found
-
-
-def _prior(text: str) -> Any:
-    from adversary.priors import Prior
-
-    try:
-        call = ast.parse(text, mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise SyntaxError
-        arguments = [ast.literal_eval(a) for a in call.args]
-        distribution = arguments.pop(0) if call.func.id == "Prior" and arguments else call.func.id
-        if arguments or any(k.arg is None for k in call.keywords):
-            raise SyntaxError
-        parameters = {str(k.arg): _literal(ast.unparse(k.value)) for k in call.keywords}
-    except (SyntaxError, ValueError):
-        msg = f"{text!r} is not a prior: write the distribution with named parameters, as in Bernoulli(p=0.1)"
-        raise ScenarioError(msg, text) from None
-    return Prior(distribution, **parameters)
-
-
-def _literal(text: str) -> Any:
-    """Read a number (1/864 too), a list of numbers, or names separated by commas."""
-    text = text.replace(" ", "")
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(Fraction(text)) if "/" in text else float(text)
-    except (ValueError, ZeroDivisionError):
-        pass
-    if text[:1] in "[('\"":
-        try:
-            return ast.literal_eval(text)
-        except (SyntaxError, ValueError):
-            msg = f"{text!r} is not a value: write a number, a list such as [1,2,3], or names separated by commas"
-            raise ScenarioError(msg, text) from None
-    return tuple(text.split(",")) if "," in text else text
 
 
 def _scenario(name: str, assumptions: tuple[str, ...]) -> Any:
@@ -408,7 +342,7 @@ def assess_pl94(
     budget: Any = rho
     if rho is not None and "=" in rho:
         budget = dict(part.split("=", 1) for part in rho.split(","))
-    p = _literal(prior)
+    p = parse_value(prior)
     if not isinstance(p, float | int):
         msg = f"--prior must be a number such as 0.5 or 1/864, got {prior!r}"
         raise ScenarioError(msg, prior)

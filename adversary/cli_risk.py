@@ -265,8 +265,8 @@ def batch(
     summed (block_groups), and whatever differs from row to row of what she knows (known, present.p). A run that was stopped
     goes on where it stopped.
     """
+    from adversary.assumption_text import parse_assumption
     from adversary.batches import batch_to_folder
-    from adversary.cli import parse_assumption
     from adversary.discover import load
 
     adversary = load(scenario)

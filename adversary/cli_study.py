@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from adversary.cli import parse_assumption
+from adversary.assumption_text import parse_assumption
 from adversary.errors import ScenarioError
 
 __all__ = ["check_command", "grid_of", "study_command"]

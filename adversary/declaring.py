@@ -6,6 +6,7 @@ What it is not: the language itself (see :mod:`adversary.language`). Held to acc
 from __future__ import annotations
 
 import contextlib
+import difflib
 import dis
 import hashlib
 import importlib.util
@@ -20,7 +21,7 @@ from adversary.priors import is_prior
 from adversary.release.measurement import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 
@@ -29,6 +30,7 @@ __all__ = [
     "declared_arguments",
     "full_precision",
     "module_from_file",
+    "near_miss",
     "require_double_precision",
     "require_release",
 ]
@@ -118,8 +120,20 @@ def require_release(name: str, release: Any) -> None:
         raise ScenarioError(msg, release)
 
 
-def check_assumption(scenario: str, name: str, value: Any) -> None:
-    """Refuse a function, and a negative number of known people (arguments called ``known`` or ``known_...`` are counts)."""
+def near_miss(name: str, there: Iterable[str]) -> str:
+    """Return `` (did you mean two_level?)`` where one of the names there is near, else nothing."""
+    near = difflib.get_close_matches(name, list(there), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def check_assumption(scenario: str, name: str, value: Any, there: Iterable[str]) -> None:
+    """Refuse a name that is not there, a function, and a negative number of known people.
+
+    Arguments called ``known`` or ``known_...`` are counts.
+    """
+    if name not in there:
+        msg = f"{scenario} has no assumption called {name!r}: it has {', '.join(there)}{near_miss(name, there)}"
+        raise ScenarioError(msg, name)
     if callable(value) and not is_prior(value):
         msg = (
             f"{name} of {scenario} is a function, and an assumption is a value or a prior, so that it can be printed and "

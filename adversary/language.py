@@ -37,6 +37,7 @@ from adversary.declaring import (
     declared_arguments,
     full_precision,
     module_from_file,
+    near_miss,
     require_double_precision,
     require_release,
 )
@@ -336,12 +337,8 @@ class Scenario:
         ScenarioError
             For a name that is not an argument; the message lists those there are.
         """
-        wrong = [k for k in changes if k not in self.assumptions]
-        if wrong:
-            msg = f"{self.name} has no assumption called {wrong[0]!r}: it has {', '.join(self.assumptions)}"
-            raise ScenarioError(msg, wrong[0])
         for k, v in changes.items():
-            check_assumption(self.name, k, v)
+            check_assumption(self.name, k, v, self.assumptions)
         other = object.__new__(Scenario)
         other.__dict__.update(self.__dict__)
         old = self.assumptions
@@ -444,7 +441,7 @@ def resolve(origin: str) -> Scenario:
     if not isinstance(found, Scenario):
         there = [k for k, v in vars(module).items() if isinstance(v, Scenario)]
         msg = (
-            f"{origin!r} is not a scenario: {module.__name__} has "
+            f"{origin!r} is not a scenario{near_miss(name, there)}: {module.__name__} has "
             f"{', '.join(there) or 'none (decorate a function with @scenario)'}"
         )
         raise ScenarioError(msg, origin)

@@ -5,7 +5,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from adversary.cli import main, parse_assumption
+from adversary.assumption_text import parse_assumption
+from adversary.cli import main
 from adversary.errors import ScenarioError
 from adversary.readers.pl94 import demo_folder
 from adversary_models.two_level import two_level

@@ -42,7 +42,7 @@ def test_assuming_returns_another_scenario_and_leaves_the_first():
 
 
 def test_a_wrong_assumption_is_answered_with_the_right_ones():
-    with pytest.raises(ScenarioError, match="no assumption called 'knwon': it has known, present"):
+    with pytest.raises(ScenarioError, match=r"'knwon': it has known, present \(did you mean known\?\)"):
         one.assuming(knwon=3)
 
 
