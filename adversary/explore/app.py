@@ -22,7 +22,7 @@ def _():
 @app.cell
 def _(mo):
     mo.md("""
-    # What would one noisy release tell her?
+    # What would one noisy release tell an adversary?
 
     The adversary knows everyone else in the block's cell and asks whether the target is there. Move a slider: the answer is
     exact (closed form), for *this* release only.
@@ -41,7 +41,7 @@ def _(mo):
     )
     rho = mo.ui.slider(steps=rhos, value=0.1, label="rho of the block's count", show_value=True)
     prior = mo.ui.slider(
-        steps=priors, value=0.5, label="prior probability that she is there", show_value=True
+        steps=priors, value=0.5, label="prior probability that the target is there", show_value=True
     )
     block = mo.ui.slider(-20, 40, value=2, label="noisy count of the block", show_value=True)
     known = mo.ui.slider(0, 20, value=0, label="others in it whom the adversary knows", show_value=True)
@@ -97,18 +97,18 @@ def _(
         table = mo.md(f"""
     | | |
     | --- | --- |
-    | probability that she is there | {found.prior:.6g} before, **{found.posterior:.6g}** after |
+    | probability that the target is there | {found.prior:.6g} before, **{found.posterior:.6g}** after |
     | risk R' = posterior / prior | **{found.risk:.6g}** |
     | decision | **{found.decision}** |
     | ceiling of the average R' by the guarantee | {found.ceiling:.6g} |
     | budget of these counts | S = {found.information:.6g}; epsilon {found.epsilon:.4g} at delta {DELTA:g} |
     | sigma^2 ({convention.value} neighbours) | {noise} |
-
-    The ceiling bounds R' *averaged* over releases with the target present; one release can exceed it.
     """)
-        shown = mo.hstack(
-            [table, plot_by_count(found, block.value).figure], justify="start", align="start", gap=3
+        note = mo.md(
+            "The ceiling bounds R' *averaged* over releases with the target present; one release can exceed it."
         )
+        picture = plot_by_count(found, block.value).figure
+        shown = mo.vstack([mo.hstack([table, picture], widths=[1, 1], align="start", gap=2), note])
     shown
 
 

@@ -71,6 +71,7 @@ def plot_by_count(found: Any, block: int, ax: Any = None) -> Any:
     ax.bar(found.counts[~here], found.by_count[~here], width=0.9, color=POSTERIOR, label="posterior")
     ax.bar(found.counts[here], found.by_count[here], width=0.9, color=ACCENT, label=f"published: {block}")
     ax.axhline(found.prior, color=PRIOR, linestyle="--", label="prior")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="noisy count of the block", ylabel="P(present)", ylim=(0, 1.05))
     ax.legend(frameon=False, fontsize="small", loc="upper left")
     return tidy(ax)
