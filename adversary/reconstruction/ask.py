@@ -17,8 +17,7 @@ import numpy as np
 
 from adversary.errors import ModelError
 from adversary.reconstruction.households import CENSUS_ATTRIBUTES
-from adversary.reconstruction.mechanisms import MECHANISMS, Mechanism, publish
-from adversary.reconstruction.pl94 import pl94_constraints
+from adversary.reconstruction.mechanisms import MECHANISMS, Mechanism, Published, publish
 from adversary.reconstruction.questions import ask
 from adversary.reconstruction.runs import answer_each
 from adversary.reconstruction.solve import Limits, Reconstruction, Status
@@ -36,7 +35,16 @@ if TYPE_CHECKING:
     from adversary.reconstruction.questions import Question
     from adversary.reconstruction.synthetic import SyntheticState
 
-__all__ = ["StateView", "ask_pl94", "ask_state"]
+__all__ = [
+    "StateView",
+    "ask_pl94",
+    "ask_state",
+    "pl94_rows",
+    "published_block",
+    "state_blocks",
+    "table_shares",
+    "tabulated",
+]
 
 _SWAP, _BLOCK = 1, 2  # keys of the seeds of `study`: the same seed gives the same tables
 
@@ -67,6 +75,29 @@ class StateView:
     mend: bool = False
     backend: str = "highs"
     limits: Limits = field(default_factory=Limits)
+
+    def identity(self, state: SyntheticState) -> dict[str, Any]:
+        """Return what answers depend on, as JSON; the time limit is not among it."""
+        m = self.mechanism
+        return {
+            "state": state_hash(state),
+            "mechanism": m.name,
+            "parameters": [m.swap_rate, m.census_rho, m.hud_rho],
+            "tables": self.tables,
+            "seed": self.seed,
+            "mend": self.mend,
+            "backend": self.backend,
+        }
+
+
+def state_blocks(state: SyntheticState, blocks: Sequence[int] | None) -> list[str]:
+    """Return the names of a state's blocks, ``block-000000`` and so on; None for all."""
+    which = range(len(state)) if blocks is None else [int(b) for b in blocks]
+    wrong = [b for b in which if not 0 <= b < len(state)]
+    if wrong:
+        msg = f"no block {wrong[0]}: the state has blocks 0 to {len(state) - 1}"
+        raise ModelError(msg, wrong)
+    return [f"block-{b:06d}" for b in which]
 
 
 def ask_state(
@@ -105,26 +136,12 @@ def ask_state(
     >>> sorted(found["block-000002"])[:4]
     ['certain', 'confirmed', 'determined', 'finding']
     """
-    which = range(len(state)) if blocks is None else [int(b) for b in blocks]
-    wrong = [b for b in which if not 0 <= b < len(state)]
-    if wrong:
-        msg = f"no block {wrong[0]}: the state has blocks 0 to {len(state) - 1}"
-        raise ModelError(msg, wrong)
+    names = state_blocks(state, blocks)
     question.check(state.configurations())
-    job = _StateJob(state, _tabulated(state, view), view, question)
-    seen = {
-        "mechanism": view.mechanism.name,
-        "parameters": [view.mechanism.swap_rate, view.mechanism.census_rho, view.mechanism.hud_rho],
-        "tables": view.tables,
-        "seed": view.seed,
-        "mend": view.mend,
-        "backend": view.backend,
-    }
-    asked = {"what": "blocks of a synthetic state", "state": state_hash(state), **seen, **question.identity()}
     return answer_each(
-        job,
-        [f"block-{b:06d}" for b in which],
-        asked,
+        _StateJob(state, tabulated(state, view), view, question),
+        names,
+        {"what": "blocks of a synthetic state", **view.identity(state), **question.identity()},
         out,
         seconds=view.limits.seconds,
         processes=processes,
@@ -168,18 +185,11 @@ def ask_pl94(
     >>> next(iter(found.values()))["status"]
     'optimal'
     """
-    codes = [str(code) for code in table.geoid]
-    names = codes if blocks is None else [str(code) for code in blocks]
-    unknown = [name for name in (*names, *seen.household_population) if name not in set(codes)]
-    if unknown:
-        msg = f"no geounit {unknown[0]!r} at level {table.level}: codes are text with all leading zeros"
-        raise ModelError(msg, unknown)
+    names = pl94_rows(table, seen, blocks)
     question.check(seen.configurations)
-    pl94_constraints(table, 0, seen.tables, configurations=seen.configurations)  # refuses what it must
+    shares = table_shares(table, seen) if question.what in {"most-likely", "top"} else None
     return answer_each(
-        _Pl94Job(
-            table, seen, question, _shares(table, seen) if question.what in {"most-likely", "top"} else None
-        ),
+        _Pl94Job(table, seen, question, shares),
         names,
         {**seen.identity(table), **question.identity()},
         out,
@@ -189,13 +199,54 @@ def ask_pl94(
     )
 
 
-def _tabulated(state: SyntheticState, view: StateView) -> NDArray[np.int64]:
+def pl94_rows(table: Pl94Table, seen: Pl94Question, blocks: Sequence[str] | None) -> list[str]:
+    """Return the codes of geounits, once sure that they and the tables are there; None for all."""
+    codes = {str(code) for code in table.geoid}
+    names = [str(code) for code in (table.geoid if blocks is None else blocks)]
+    unknown = [name for name in (*names, *seen.household_population) if name not in codes]
+    if unknown:
+        msg = f"no geounit {unknown[0]!r} at level {table.level}: codes are text with all leading zeros"
+        raise ModelError(msg, unknown)
+    if len(table):
+        seen.rows(table, str(table.geoid[0]))  # refuses what it must
+    return names
+
+
+def tabulated(state: SyntheticState, view: StateView) -> NDArray[np.int64]:
     """Return the census records as tabulated: as they are, or after swapping."""
     table = state.configurations()
     if view.mechanism.swap_rate > 0:
         seed = np.random.SeedSequence(view.seed, spawn_key=(_SWAP,))
         return swap_state(state, SwapDesign(view.mechanism.swap_rate), seed=seed)[1]
     return state.records[:, [table.column(name) for name in CENSUS_ATTRIBUTES]]
+
+
+def published_block(
+    state: SyntheticState, census: NDArray[np.int64], view: StateView, block: int
+) -> tuple[Published, Limits]:
+    """Return what is published of one block, and the limits with the block's seed.
+
+    Parameters
+    ----------
+    state, view, block
+        See there.
+    census
+        What `tabulated` returned.
+    """
+    first, last = np.searchsorted(state.block, [block, block + 1])
+    seed = np.random.SeedSequence(view.seed, spawn_key=(_BLOCK, block))
+    limits = replace(view.limits, seed=int(seed.generate_state(1)[0]) % 2**31)  # as in the study
+    published = publish(
+        state.configurations(block),
+        state.counts(block),
+        state.census,
+        state.census.histogram(census[first:last]),
+        view.mechanism,
+        tables=view.tables,
+        seed=seed,
+        limits=limits,
+    )
+    return published, limits
 
 
 @dataclass(frozen=True)
@@ -209,23 +260,9 @@ class _StateJob:
 
     def __call__(self, name: str) -> dict[str, Any]:
         block, view = int(name.removeprefix("block-")), self.view
-        first, last = np.searchsorted(self.state.block, [block, block + 1])
-        configurations = self.state.configurations(block)
-        seed = np.random.SeedSequence(view.seed, spawn_key=(_BLOCK, block))
-        limits = replace(view.limits, seed=int(seed.generate_state(1)[0]) % 2**31)  # as in the study
-        published = publish(
-            configurations,
-            self.state.counts(block),
-            self.state.census,
-            self.state.census.histogram(self.tabulated[first:last]),
-            view.mechanism,
-            tables=view.tables,
-            seed=seed,
-            limits=limits,
-        )
-        rebuilt = Reconstruction(
-            published.rows, self.state.shares(configurations), backend=view.backend, limits=limits
-        )
+        published, limits = published_block(self.state, self.tabulated, view, block)
+        shares = self.state.shares(published.rows.configurations)
+        rebuilt = Reconstruction(published.rows, shares, view.backend, limits)
         sigma = np.append(published.sigma, np.ones(len(rebuilt.constraints) - len(published.sigma)))
         missed = 0
         if view.mend and self.question.what != "closest":
@@ -235,7 +272,7 @@ class _StateJob:
                 if mend.relaxed is not None:
                     rebuilt, missed = replace(rebuilt, constraints=mend.relaxed), mend.missed
         answer = ask(rebuilt, self.question, sigma)
-        return {**answer, "households": int(last - first), "rows_widened": missed}
+        return {**answer, "households": int((self.state.block == block).sum()), "rows_widened": missed}
 
 
 @dataclass(frozen=True)
@@ -246,20 +283,12 @@ class _Pl94Job:
     shares: NDArray[np.float64] | None
 
     def __call__(self, name: str) -> dict[str, Any]:
-        row = int(np.flatnonzero(self.table.geoid == name)[0])
-        rows = pl94_constraints(
-            self.table,
-            row,
-            self.seen.tables,
-            quarters=self.seen.quarters,
-            household_population=self.seen.household_population.get(name),
-            configurations=self.seen.configurations,
-        )
+        rows = self.seen.rows(self.table, name)
         block = Reconstruction(rows, self.shares, backend=self.seen.backend, limits=self.seen.limits)
-        return {**ask(block, self.question), "people": int(self.table.p1[row].sum())}
+        return {**ask(block, self.question), "people": int(self.table.total[self.table.geoid == name][0])}
 
 
-def _shares(table: Pl94Table, seen: Pl94Question) -> NDArray[np.float64] | None:
+def table_shares(table: Pl94Table, seen: Pl94Question) -> NDArray[np.float64] | None:
     """Return the share of every cell in the whole table; None if nobody lives in it."""
     counts = table.histogram().sum(axis=0).ravel().astype(np.float64)
     if not counts.sum():

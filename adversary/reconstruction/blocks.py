@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from adversary.readers.pl94 import Pl94Table
     from adversary.reconstruction.answers import CellBounds, Solution
+    from adversary.reconstruction.constraints import Constraints
     from adversary.reconstruction.households import Configurations
     from adversary.reconstruction.variability import Variability
 
@@ -84,6 +85,20 @@ class Pl94Question:
     def cells(self) -> Configurations:
         """The cells that are bounded."""
         return self.configurations.cells(self.attributes)[1]
+
+    def rows(self, table: Pl94Table, block: str) -> Constraints:
+        """Return the rows of one block."""
+        if self.household_population and not self.quarters:
+            msg = "persons in households cannot be placed without group quarters: set quarters=True"
+            raise ModelError(msg, dict(self.household_population))
+        return pl94_constraints(
+            table,
+            block,
+            self.tables,
+            quarters=self.quarters,
+            household_population=self.household_population.get(block),
+            configurations=self.configurations,
+        )
 
     def identity(self, table: Pl94Table) -> dict[str, Any]:
         """Return what answers depend on, as JSON; the time limit is not among it."""
@@ -299,11 +314,8 @@ def reconstruct_pl94(
     if unknown:
         msg = f"no geounit {unknown[0]!r} at level {table.level}: codes are text with all leading zeros"
         raise ModelError(msg, unknown)
-    if asked.household_population and not asked.quarters:
-        msg = "persons in households cannot be placed without group quarters: set quarters=True"
-        raise ModelError(msg, dict(asked.household_population))
     if len(table):
-        pl94_constraints(table, 0, asked.tables, configurations=asked.configurations)  # refuses what it must
+        asked.rows(table, str(table.geoid[0]))  # refuses what it must
     _ = asked.cells
     job = _Job(table, asked, places)
     found = answer_each(
@@ -333,14 +345,7 @@ class _Job:
     def __call__(self, name: str) -> dict[str, Any]:
         start = time.perf_counter()
         q, row = self.question, self.places[name]
-        rows = pl94_constraints(
-            self.table,
-            row,
-            q.tables,
-            quarters=q.quarters,
-            household_population=q.household_population.get(name),
-            configurations=q.configurations,
-        )
+        rows = q.rows(self.table, name)
         block = Reconstruction(rows, backend=q.backend, limits=q.limits)
         people = int(self.table.p1[row].sum())
         first = block.feasible()
