@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, and folders that one process at a time writes.
 
-What it is: three context managers that every writer of this package goes through. A file is written beside its final name,
+What it is: the context managers that every writer of this package goes through, and two functions that read text or say why
+it is none. A file is written beside its final name,
 brought to the disk, and put in its place in one step; whatever goes wrong (no room, no right to write, a kill) leaves what
 was there before. A folder of many parts is held by a lock of the operating system, which gives it back however the process
 ends, so that a killed run never locks its own continuation out. What it is not: a lock between machines on a network drive
@@ -12,6 +13,7 @@ Held to account by ``tests/robustness/test_files.py``.
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
 import shutil
 import uuid
@@ -21,12 +23,81 @@ from typing import TYPE_CHECKING, Any
 from adversary.errors import FileFormatError, ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["LOCK", "end_with_parent", "make_folder", "whole", "write_netcdf", "write_whole", "writing"]
+__all__ = [
+    "LOCK",
+    "csv_rows",
+    "end_with_parent",
+    "make_folder",
+    "read_text",
+    "whole",
+    "write_netcdf",
+    "write_whole",
+    "writing",
+]
 
 LOCK = ".lock"
 """Name of the lock's file, where the folder itself cannot be locked."""
+
+
+LONGEST_FIELD = 1000
+"""Characters of one field: more is a quotation mark without its end, and a column of such fields fills the memory."""
+
+
+def read_text(path: str | Path, encoding: str = "utf-8-sig") -> str:
+    """Read a text file whole, or say why it cannot be.
+
+    Raises
+    ------
+    FileFormatError
+        Where there is no such file, it cannot be read, or it is not text of this encoding.
+    """
+    path = Path(path)
+    try:
+        return path.read_text(encoding=encoding)
+    except FileNotFoundError as error:
+        msg = f"{path}: there is no such file: check the name"
+        raise FileFormatError(msg, path) from error
+    except UnicodeError as error:
+        msg = f"{path}: not text in {encoding.removesuffix('-sig')} ({error}): save it in that encoding"
+        raise FileFormatError(msg, path) from error
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror or error})"
+        raise FileFormatError(msg, path) from error
+
+
+def csv_rows(lines: Iterable[str], name: str) -> Iterator[list[str]]:
+    """Yield the rows of a CSV text, or name the line that is none.
+
+    Parameters
+    ----------
+    lines
+        Lines of text, or a file that is open for reading (with ``newline=""``).
+    name
+        Name of the file, for messages.
+
+    Raises
+    ------
+    FileFormatError
+        For bytes that are no text, a quotation mark without its end, a NUL, a field longer than 1000 characters.
+    """
+    reader = csv.reader(lines)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except (csv.Error, UnicodeError) as error:
+            msg = (
+                f"{name}, line {reader.line_num + 1}: no row of a CSV file in UTF-8 ({error}): mend the file"
+            )
+            raise FileFormatError(msg, reader.line_num + 1) from error
+        longest = max(map(len, row), default=0)
+        if longest > LONGEST_FIELD:
+            msg = f"{name}, line {reader.line_num}: a field of {longest} characters: a quotation mark may lack its end"
+            raise FileFormatError(msg, reader.line_num)
+        yield row
 
 
 def make_folder(folder: str | Path) -> Path:

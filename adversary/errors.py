@@ -19,6 +19,21 @@ __all__ = [
 ]
 
 
+def shown(value: object, longest: int = 80) -> str:
+    """Return ``repr(value)`` as an error message can hold it: cut where it is long, and never an error of its own.
+
+    Examples
+    --------
+    >>> shown("12a"), len(shown("9" * 5000)) < 120
+    ("'12a'", True)
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of more than 4300 digits has no repr
+        return f"a {type(value).__name__} of too many digits or levels to print"
+    return text if len(text) <= longest else f"{text[: longest - 3]}... ({len(text)} characters)"
+
+
 class AdversaryError(ValueError):
     """Base of all errors raised on purpose.
 

@@ -8,6 +8,7 @@ Held to account by ``tests/test_batches.py``.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from adversary.errors import FileFormatError, ScenarioError
+from adversary._files import csv_rows
+from adversary.errors import AdversaryError, FileFormatError, ScenarioError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["Source", "digest_of", "file_digest", "needs", "open_source"]
 
@@ -113,20 +115,44 @@ def _open_file(path: Path, chunk: int) -> Source:
         msg = f"there is no {str(path)!r}: give a .parquet, .nc, .zarr or .csv of targets"
         raise FileFormatError(msg, path)
     kind = path.suffix.lower()
-    if kind == ".nc":
-        return _of_dataset(xr.open_dataset(path, engine="h5netcdf"), file_digest(path), chunk)
-    if kind == ".zarr":
-        needs("zarr", "reading .zarr")
-        return _of_dataset(xr.open_zarr(path, chunks=None, consolidated=False), file_digest(path), chunk)
-    if kind == ".csv":
-        return _of_csv(path, chunk)
-    if kind == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
-        return _of_parquet(path, chunk)
+    with _named(path):
+        if kind == ".nc":
+            return _of_dataset(xr.open_dataset(path, engine="h5netcdf"), file_digest(path), chunk, path)
+        if kind == ".zarr":
+            needs("zarr", "reading .zarr")
+            data = xr.open_zarr(path, chunks=None, consolidated=False)
+            return _of_dataset(data, file_digest(path), chunk, path)
+        if kind == ".csv":
+            return _of_csv(path, chunk)
+        if kind == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
+            return _of_parquet(path, chunk)
     msg = f"{path.name!r} is no table of targets that is read: give .parquet, .nc, .zarr or .csv"
     raise FileFormatError(msg, path)
 
 
-def _of_dataset(data: xr.Dataset, identity: str, chunk: int) -> Source:
+@contextlib.contextmanager
+def _named(path: Path | None) -> Iterator[None]:
+    """Turn the errors of the libraries that read a file into one that names it."""
+    try:
+        yield
+    except AdversaryError:
+        raise
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
+        if path is None:
+            raise
+        msg = f"{path.name}: damaged, or no {path.suffix} file ({type(error).__name__}: {str(error)[:200]}): write it again"
+        raise FileFormatError(msg, path) from error
+
+
+def _of_dataset(data: xr.Dataset, identity: str, chunk: int, path: Path | None = None) -> Source:
     """Cut along the longest dim, so that a piece has about ``chunk`` targets."""
     if not data.sizes:
         return Source(1, identity, lambda: iter([data]))
@@ -137,7 +163,9 @@ def _of_dataset(data: xr.Dataset, identity: str, chunk: int) -> Source:
 
     def pieces() -> Iterator[xr.Dataset]:
         for start in range(0, data.sizes[first], rows):
-            yield data.isel({first: slice(start, start + rows)}).load()
+            with _named(path):
+                piece = data.isel({first: slice(start, start + rows)}).load()
+            yield piece
 
     return Source(targets, identity, pieces)
 
@@ -154,13 +182,13 @@ def _of_parquet(path: Path, chunk: int) -> Source:
         kept: list[Any] = []
         size = 0
         # one file after the other, in the order of their names: the order of rows is part of the answer
-        for batch in table.to_batches(batch_size=chunk):
-            rest = batch
-            while rest.num_rows:
-                taken = rest.slice(0, chunk - size)
+        for rest in _batches(table, chunk, path):
+            at = 0
+            while at < rest.num_rows:
+                taken = rest.slice(at, chunk - size)
                 kept.append(taken)
                 size += taken.num_rows
-                rest = rest.slice(taken.num_rows)
+                at += taken.num_rows
                 if size == chunk:
                     yield _of_arrow(pa.Table.from_batches(kept), path)
                     kept, size = [], 0
@@ -168,6 +196,16 @@ def _of_parquet(path: Path, chunk: int) -> Source:
             yield _of_arrow(pa.Table.from_batches(kept), path)
 
     return Source(table.count_rows(), file_digest(path), pieces)
+
+
+def _batches(table: Any, chunk: int, path: Path) -> Iterator[Any]:
+    batches = iter(table.to_batches(batch_size=chunk))
+    while True:
+        with _named(path):
+            found = next(batches, None)
+        if found is None:
+            return
+        yield found
 
 
 def _of_arrow(table: Any, path: Path) -> xr.Dataset:
@@ -183,35 +221,39 @@ def _of_arrow(table: Any, path: Path) -> xr.Dataset:
 
 def _of_csv(path: Path, chunk: int) -> Source:
     with path.open("rb") as handle:
-        rows = max(sum(1 for _ in handle) - 1, 0)
+        rows = max(sum(1 for line in handle if line.strip()) - 1, 0)
 
     def pieces() -> Iterator[xr.Dataset]:
-        import csv
-
-        with path.open(newline="", encoding="utf-8") as handle:
-            reader = csv.DictReader(handle)
+        with path.open(newline="", encoding="utf-8-sig") as handle:
+            reader = (row for row in csv_rows(handle, path.name) if row)
+            names = next(reader, [])
+            if len(set(names)) < len(names):
+                msg = f"{path.name}: a column is named twice in {', '.join(names)}: keep one"
+                raise FileFormatError(msg, names)
             line = 2
             while part := list(islice(reader, chunk)):
-                names = reader.fieldnames or []
-                yield xr.Dataset(
-                    {n: ("target", _numbers([r[n] for r in part], n, path, line)) for n in names}
-                )
+                short = next((i for i, row in enumerate(part) if len(row) != len(names)), None)
+                if short is not None:
+                    msg = f"{path.name}, line {line + short}: {len(part[short])} fields for {len(names)} columns: mend it"
+                    raise FileFormatError(msg, part[short])
+                columns = zip(names, zip(*part, strict=True), strict=True)
+                yield xr.Dataset({n: ("target", _numbers(c, n, path, line)) for n, c in columns})
                 line += len(part)
 
     return Source(rows, file_digest(path), pieces)
 
 
-def _numbers(text: list[Any], name: str, path: Path, line: int) -> Any:
+def _numbers(text: Sequence[str], name: str, path: Path, line: int) -> Any:
     """Read a column as whole numbers, else as numbers; refuse with the line."""
     try:
         return np.array([int(t) for t in text], dtype=np.int64)
-    except (TypeError, ValueError):
+    except (OverflowError, ValueError):
         pass
     out = np.empty(len(text))
     for i, t in enumerate(text):
         try:
             out[i] = float(t)
-        except (TypeError, ValueError):
-            msg = f"{path.name}, line {line + i}, column {name!r}: {t!r} is no number: correct it, or name the column in carry"
+        except ValueError:
+            msg = f"{path.name}, line {line + i}, column {name!r}: {shown(t)} is no number: correct it, or carry the column"
             raise FileFormatError(msg, t) from None
     return out

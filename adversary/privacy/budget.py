@@ -22,7 +22,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from adversary.errors import BudgetError
+from adversary.errors import BudgetError, shown
 
 __all__ = ["CONVENTIONS", "Allocation", "Rho", "noise_scale"]
 
@@ -166,13 +166,17 @@ def _exact(value: Any, what: str) -> Fraction | None:
             f"{what} must be exact, got the float {value!r}: write {way_out} or a fraction such as '165/4099'"
         )
         raise BudgetError(msg, value)
-    if value in (math.inf, "inf") or str(value).strip().lower() in ("inf", "+inf", "infinity", "+infinity"):
+    if isinstance(value, float) and value == math.inf:
+        return None
+    if isinstance(value, str) and value.strip().lower() in ("inf", "+inf", "infinity", "+infinity"):
+        return None
+    if isinstance(value, Decimal) and value.is_infinite() and not value.is_signed():
         return None
     try:
         exact = _fraction_of(value)
     except (TypeError, ValueError, ArithmeticError):
         msg = (
-            f"{what} must be a number, got {value!r}: write it as text, '0.1' or '165/4099'; 0 if nothing was "
+            f"{what} must be a number, got {shown(value)}: write it as text, '0.1' or '165/4099'; 0 if nothing was "
             "measured, inf if the count is exact"
         )
         raise BudgetError(msg, value) from None
@@ -195,7 +199,10 @@ def _fraction_of(value: Any) -> Fraction:
             raise ValueError
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _LONGEST_EXPONENT:
         raise ValueError
-    return Fraction(value)
+    exact = Fraction(value)
+    if max(abs(exact.numerator), exact.denominator).bit_length() > 4 * _LONGEST_EXPONENT:
+        raise ValueError
+    return exact
 
 
 def noise_scale(rho: Any, convention: str, sensitivity2: int | Fraction = 1) -> float:

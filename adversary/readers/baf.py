@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import LONGEST_FIELD, read_text
 from adversary.errors import FileFormatError
 from adversary.geography.blocks import BlockTable, text_codes
 
@@ -41,8 +42,8 @@ _SCHOOL = ("SDUNILEA", "SDSECLEA", "SDELMLEA")
 
 def _read_columns(path: Path, fields: Sequence[str]) -> dict[str, NDArray[np.str_]]:
     """Read some columns of a pipe-delimited text file with a header, as text."""
-    text = path.read_text(encoding="latin-1")
-    lines = text.removeprefix("\xef\xbb\xbf").splitlines()
+    text = read_text(path, "latin-1")
+    lines = text.removeprefix("\xef\xbb\xbf").replace("\r\n", "\n").split("\n")
     header = lines[0].split("|") if lines else []
     missing = [f for f in fields if f not in header]
     if missing:
@@ -57,6 +58,9 @@ def _read_columns(path: Path, fields: Sequence[str]) -> dict[str, NDArray[np.str
         count = body[short].count("|") + 1
         msg = f"{path.name} row {short + 2}: {count} fields for {len(header)} columns: the file may be cut"
         raise FileFormatError(msg, body[short])
+    if body and (longest := max(map(len, body))) > LONGEST_FIELD:
+        msg = f"{path.name}: a row of {longest} characters: a file of another kind, or damaged"
+        raise FileFormatError(msg, longest)
     columns = list(zip(*(line.split("|") for line in body), strict=True)) if body else [()] * len(header)
     return {f: np.array(columns[header.index(f)], dtype=str) for f in fields}
 
@@ -197,7 +201,8 @@ def block_table_from_grfc(columns: Mapping[str, Any], group_quarters: Any = None
 def read_grfc(path: str | Path) -> BlockTable:
     """Blocks of a reference file (pipe-delimited, header); see :func:`block_table_from_grfc`."""
     file = Path(path)
-    with file.open(encoding="latin-1") as lines:
-        header = lines.readline().removeprefix("\xef\xbb\xbf").rstrip("\r\n").split("|")
+    header = (
+        read_text(file, "latin-1").removeprefix("\xef\xbb\xbf").partition("\n")[0].rstrip("\r").split("|")
+    )
     known = (*_GRFC, *_SCHOOL, "COUSUBFS", "PLACEFS")
     return block_table_from_grfc(_read_columns(file, [k for k in known if k in header or k in _GRFC]))

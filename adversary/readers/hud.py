@@ -19,7 +19,7 @@ not settled there, so that it is not used.
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import datetime as dt
 import re
 from collections import Counter
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import csv_rows
 from adversary.errors import FileFormatError, UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -267,8 +268,12 @@ def read_hud_picture(path: str | Path, level: str | None = None, sheet: str | No
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as handle:
-        return list(csv.reader(handle))
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as handle:
+            return list(csv_rows(handle, path.name))
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror or error}): give one of HUD's yearly files"
+        raise FileFormatError(msg, path) from error
 
 
 def _xlsx_rows(path: Path, sheet: str | None) -> list[list[str]]:
@@ -331,7 +336,7 @@ def _codes(
         code = _plain_code(cell)
         if "missing" in f"{code} {name}".lower() or not code:
             out.append(code)
-        elif not code.isdigit() or len(code) not in {width - 1, width}:
+        elif not (code.isascii() and code.isdigit()) or len(code) not in {width - 1, width}:
             msg = f"{source} row {i + 2}: code {cell!r} is no {level}: {width} digits belong there"
             raise FileFormatError(msg, cell)
         else:
@@ -348,9 +353,10 @@ def _date(cell: str, source: str) -> dt.date | None:
         return None
     named = _DATE.fullmatch(text)
     if named and named[2] in _MONTHS:
-        return dt.date(int(named[3]), _MONTHS.index(named[2]) + 1, int(named[1]))
+        with contextlib.suppress(ValueError):  # there is no 31FEB
+            return dt.date(int(named[3]), _MONTHS.index(named[2]) + 1, int(named[1]))
     serial = _plain_code(text)
-    if serial.isdigit() and 20_000 <= int(serial) <= 80_000:
+    if serial.isascii() and serial.isdigit() and len(serial) < 6 and 20_000 <= int(serial) <= 80_000:
         return _DAY_ZERO + dt.timedelta(days=int(serial))
     msg = f"{source}: quarter is {cell!r}: a day such as 31DEC2025, or a spreadsheet's serial day, belongs there"
     raise FileFormatError(msg, cell)

@@ -17,14 +17,14 @@ dictionaries (RAC1P, HISP, RELSHIPP since 2019, RELP before).
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
+from adversary._files import csv_rows
 from adversary.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _race(sample: Pums, rows: NDArray[np.int64]) -> NDArray[np.str_]:
         if code not in _RACES:
             msg = f"{sample.sources[0]}: RAC1P is {code!r}: codes run from 1 to 9"
             raise FileFormatError(msg, code)
-        if not origin.isdigit() or not 1 <= int(origin) <= 24:
+        if not (origin.isascii() and origin.isdigit()) or not 1 <= int(origin) <= 24:
             msg = f"{sample.sources[0]}: HISP is {origin!r}: codes run from 01 (not Hispanic) to 24"
             raise FileFormatError(msg, origin)
         out.append("hispanic" if int(origin) > 1 else f"{_RACES[code]}_nonhispanic")
@@ -252,8 +252,8 @@ def _race(sample: Pums, rows: NDArray[np.int64]) -> NDArray[np.str_]:
 
 
 def _read(path: Path, columns: Sequence[str] | None) -> dict[str, NDArray[np.str_]]:
-    with path.open(encoding="utf-8-sig", newline="") as handle:
-        lines = csv.reader(handle)
+    with _opened(path) as handle:
+        lines = csv_rows(handle, path.name)
         header = [name.strip().upper() for name in next(lines, [])]
         if "SERIALNO" not in header:
             msg = f"{path.name}: no column 'SERIALNO' in the header: this is no PUMS file"
@@ -283,6 +283,14 @@ def _read(path: Path, columns: Sequence[str] | None) -> dict[str, NDArray[np.str
         )
         raise FileFormatError(msg, spoiled[0])
     return out
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return path.open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror or error}): give a person file of the sample"
+        raise FileFormatError(msg, path) from error
 
 
 def _whole(cell: str, name: str, source: str, i: int) -> int:

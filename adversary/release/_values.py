@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary.errors import ReleaseError
+from adversary.errors import ReleaseError, shown
 from adversary.privacy.budget import Rho, noise_scale
 
 if TYPE_CHECKING:
@@ -44,10 +44,13 @@ def one_integer(value: Any, name: str) -> int:
         try:
             value = Decimal(value.strip())
         except ArithmeticError:
-            msg = f"value of {name!r} must be a whole number, got {value!r}: correct the file, noisy counts are integers"
+            msg = f"value of {name!r} must be a whole number, got {shown(value)}: correct the file, noisy counts are integers"
             raise ReleaseError(msg, value) from None
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
-        msg = f"value of {name!r} must be a whole number, got {value!r} ({type(value).__name__})"
+        msg = f"value of {name!r} must be a whole number, got {shown(value)} ({type(value).__name__})"
+        raise ReleaseError(msg, value)
+    if _beyond(value):
+        msg = f"value of {name!r} is beyond 2^53 = {LARGEST_COUNT} where digits are lost: give counts, not weighted sums"
         raise ReleaseError(msg, value)
     if not math.isfinite(value):
         msg = (
@@ -69,6 +72,14 @@ def one_integer(value: Any, name: str) -> int:
         )
         raise ReleaseError(msg, value)
     return count
+
+
+def _beyond(value: Any) -> bool:
+    """Whether a number is so large that making it an int, or a text, takes long: 1e999999999 has a billion digits."""
+    if isinstance(value, Decimal):
+        return value.is_finite() and value.adjusted() > 30
+    magnitude: Any = abs(value) if isinstance(value, int | Fraction) else 0
+    return bool(magnitude > 10**30)
 
 
 def noise(sigma2: Any, name: str, shape: tuple[int, ...]) -> Any:
@@ -116,10 +127,10 @@ def number(value: Any, name: str) -> float:
         value = None
     try:
         number = float(Fraction(value)) if isinstance(value, str) and "/" in value else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):
         number = math.nan
     if math.isnan(number) or number < 0:
-        msg = f"sigma2 of {name!r} must be a number >= 0 (inf if not measured), got {value!r}"
+        msg = f"sigma2 of {name!r} must be a number >= 0 (inf if not measured), got {shown(value)}"
         raise ReleaseError(msg, value)
     return number
 
@@ -128,7 +139,7 @@ def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in pairs:
         if key in out:
-            msg = f"{key!r} is there twice: keep one"
+            msg = f"{shown(key)} is there twice: keep one"
             raise ReleaseError(msg, key)
         out[key] = value
     return out

@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from adversary.errors import FileFormatError, ReleaseError
+from adversary._files import csv_rows
+from adversary.errors import FileFormatError, ReleaseError, shown
 from adversary.release._values import (
     LARGEST_COUNT,
     constant,
@@ -43,6 +44,7 @@ from adversary.release._values import (
 __all__ = ["LARGEST_COUNT", "Measurement", "Release"]
 
 
+_LONGEST_NAME = 200
 _CONVENTIONS = ("unbounded", "bounded")
 _FIELDS = ("value", "rho", "sigma2", "groups")
 
@@ -83,7 +85,10 @@ class Measurement:
     def __post_init__(self) -> None:
         """Normalise value, sigma2 and groups, or refuse them."""
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set("/:"):
-            msg = f"a measurement needs a name without / and :, got {self.name!r}"
+            msg = f"a measurement needs a name without / and :, got {shown(self.name)}"
+            raise ReleaseError(msg, self.name)
+        if not self.name.isprintable() or len(self.name) > _LONGEST_NAME:
+            msg = f"a measurement needs a name of at most {_LONGEST_NAME} printable characters, got {shown(self.name)}"
             raise ReleaseError(msg, self.name)
         object.__setattr__(self, "value", integer_value(self.value, self.name))
         object.__setattr__(self, "sigma2", noise(self.sigma2, self.name, np.shape(self.value)))
@@ -94,7 +99,7 @@ class Measurement:
         ):
             msg = (
                 f"groups of {self.name!r} must be a whole number >= 1 (how many noisy counts were "
-                f"added up), got {self.groups!r}"
+                f"added up), got {shown(self.groups)}"
             )
             raise ReleaseError(msg, self.groups)
         object.__setattr__(self, "groups", int(self.groups))
@@ -264,9 +269,7 @@ class Release(Mapping[str, Measurement]):
         cls, entries: Mapping[str, Mapping[str, Any]], convention: str, *, where: str
     ) -> Release:
         if convention not in _CONVENTIONS:
-            msg = (
-                f"{where}convention must be 'unbounded' (1/(2 rho)) or 'bounded' (1/rho), got {convention!r}"
-            )
+            msg = f"{where}convention must be 'unbounded' (1/(2 rho)) or 'bounded' (1/rho), got {shown(convention)}"
             raise (FileFormatError if where else ReleaseError)(msg, convention)
         kept, aside = [], []
         any_rho = False
@@ -335,21 +338,25 @@ class Release(Mapping[str, Measurement]):
         except json.JSONDecodeError as error:
             msg = f"{prefix}not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
             raise FileFormatError(msg, text) from error
+        except (RecursionError, MemoryError) as error:
+            msg = f"{prefix}not a release: its brackets lie too deep"
+            raise FileFormatError(msg, text) from error
         except ReleaseError as error:
             msg = f"{prefix}{error}"
             raise FileFormatError(msg, error.value) from error
+        except ValueError as error:
+            msg = f"{prefix}a number of too many digits ({error})"
+            raise FileFormatError(msg, text) from error
         if not isinstance(data, dict) or not isinstance(data.get("measurements"), dict):
             msg = f'{prefix}a release is an object with "measurements": {{"block": {{"value": 2, "rho": "0.1"}}}}'
             raise FileFormatError(msg, text)
         unknown = sorted(set(data) - {"convention", "measurements"})
         if unknown:
-            msg = f"{prefix}unknown field {unknown[0]!r}: a release has convention and measurements"
+            msg = f"{prefix}unknown field {shown(unknown[0])}: a release has convention and measurements"
             raise FileFormatError(msg, unknown[0])
         for name, entry in data["measurements"].items():
             if not isinstance(entry, dict):
-                msg = (
-                    f'{prefix}{name!r} must be an object such as {{"value": 2, "rho": "0.1"}}, got {entry!r}'
-                )
+                msg = f'{prefix}{shown(name)} must be an object such as {{"value": 2, "rho": "0.1"}}, got {shown(entry)}'
                 raise FileFormatError(msg, entry)
         if "convention" not in data and any("rho" in e for e in data["measurements"].values()):
             msg = f'{prefix}say which neighbours rho is for: "convention": "unbounded" (1/(2 rho)) or "bounded" (1/rho)'
@@ -384,8 +391,8 @@ class Release(Mapping[str, Measurement]):
             Names the row and the field.
         """
         prefix = f"{where}: " if where else ""
-        rows = list(csv.DictReader(io.StringIO(text)))
-        columns = set(rows[0]) if rows else set()
+        header, *body = list(csv_rows(io.StringIO(text, newline=""), where or "this text")) or [[]]
+        columns = set(header) if any(body) else set()
         if not {"name", "value"} <= columns or not columns & {"rho", "sigma2"}:
             msg = f"{prefix}the columns must be name, value, rho or sigma2, and optionally groups and convention"
             raise FileFormatError(msg, sorted(str(c) for c in columns))
@@ -393,23 +400,26 @@ class Release(Mapping[str, Measurement]):
         if unknown:
             msg = f"{prefix}unknown column {unknown[0]!r}: the columns are name, value, rho, sigma2, groups, convention"
             raise FileFormatError(msg, unknown[0])
-        conventions = {r["convention"] for r in rows if r.get("convention")}
+        rows = [
+            (i, _named_cells(header, cells, f"{prefix}row {i}")) for i, cells in enumerate(body, 2) if cells
+        ]
+        conventions = {r["convention"] for _, r in rows if r.get("convention")}
         if len(conventions) > 1:
             msg = (
                 f"{prefix}rows disagree on the convention ({', '.join(sorted(conventions))}): split the file"
             )
             raise FileFormatError(msg, conventions)
         entries: dict[str, dict[str, Any]] = {}
-        for i, row in enumerate(rows, start=2):
+        for i, row in rows:
             name = row["name"]
             if name in entries:
                 msg = f"{prefix}row {i}: {name!r} is there twice"
                 raise FileFormatError(msg, name)
             entry: dict[str, Any] = {k: row[k] for k in ("rho", "sigma2") if row.get(k)}
-            if row["value"] not in ("", "NaN", "nan", "NA", None):
+            if row["value"] not in ("", "NaN", "nan", "NA"):
                 entry["value"] = row["value"]
             if row.get("groups"):
-                entry["groups"] = one_integer(row["groups"], f"{name} (row {i}, groups)")
+                entry["groups"] = _groups(row["groups"], f"{prefix}row {i}: groups of {name!r}")
             entries[name] = entry
         if not conventions and any("rho" in e for e in entries.values()):
             msg = f"{prefix}say which neighbours rho is for in a column convention: unbounded (1/(2 rho)) or bounded (1/rho)"
@@ -422,10 +432,15 @@ class Release(Mapping[str, Measurement]):
         if str(path) == "-":
             import sys
 
-            return cls.from_json(sys.stdin.read(), where="standard input")
+            try:
+                text = sys.stdin.read()
+            except (OSError, UnicodeError) as error:
+                msg = f"standard input: not text ({error}): give a release as JSON in UTF-8"
+                raise FileFormatError(msg, None) from error
+            return cls.from_json(text, where="standard input")
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError as error:
             msg = f"{path}: there is no such file: give the path of a release (.json or .csv)"
             raise FileFormatError(msg, path) from error
@@ -434,3 +449,19 @@ class Release(Mapping[str, Measurement]):
             raise FileFormatError(msg, path) from error
         reader = cls.from_csv if path.suffix.lower() == ".csv" else cls.from_json
         return reader(text, where=str(path))
+
+
+def _named_cells(header: list[str], cells: list[str], where: str) -> dict[str, str]:
+    """Give the cells of a row their names; a row that is cut, or too long, is refused."""
+    if len(cells) != len(header) or len(set(header)) < len(header):
+        msg = f"{where}: {len(cells)} fields for the columns {', '.join(header)}: give each column once, and a field for each"
+        raise FileFormatError(msg, cells)
+    return dict(zip(header, cells, strict=True))
+
+
+def _groups(text: str, where: str) -> int:
+    try:
+        return one_integer(text, "groups")
+    except ReleaseError as error:
+        msg = f"{where}: how many noisy counts were added up is a whole number >= 1, got {shown(text)}"
+        raise FileFormatError(msg, text) from error
