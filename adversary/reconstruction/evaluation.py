@@ -280,7 +280,8 @@ def evaluate(
     -----
     Recall is of all households with the harm that the adversary could look for, in blocks flagged or not;
     among population uniques, of those with the harm that are unique. Blocks without a list score 0, and a
-    block that is undecided, inconsistent or failed counts as not flagged.
+    block that is undecided, inconsistent or failed counts as not flagged. Scores are ties up to the twelfth
+    decimal.
 
     Examples
     --------
@@ -380,4 +381,5 @@ def _scores(
     scores["sampling"] = sampling_scores(cell, hit, sample, seed=seed)
     if any(answer.posterior_harm is None for answer in answers):
         del scores["posterior"]
-    return _Scored(scores, unique)
+    # sums of the same terms in another order differ in the last digit: such scores are ties
+    return _Scored({name: np.round(score, 12) for name, score in scores.items()}, unique)

@@ -21,6 +21,7 @@ outline; the program is ours); the budgets of `adversary.privacy.budget.Allocati
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -152,9 +153,14 @@ def budget_2020(queries: Queries, exact: Sequence[str] = ("H3",)) -> NDArray[np.
         if plain not in QUERY_OF_TABLE:
             msg = f"no production query is named for table {name}: leave it out, or give sigma2 yourself"
             raise ModelError(msg, name)
-        allocation, query = QUERY_OF_TABLE[plain]
-        out[i] = Allocation.load(allocation).sigma2("block", query, "bounded")
+        out[i] = _block_sigma2(*QUERY_OF_TABLE[plain])
     return out
+
+
+@cache
+def _block_sigma2(allocation: str, query: str) -> float:
+    """Return sigma^2 of a production query at block level; reading the budgets takes longer than a block."""
+    return Allocation.load(allocation).sigma2("block", query, "bounded")
 
 
 def budget_uniform(queries: Queries, rho: Any, exact: Sequence[str] = ("H3",)) -> NDArray[np.float64]:

@@ -32,6 +32,11 @@ def test_the_range_of_ties_is_that_of_all_orders(seed: int) -> None:
     np.testing.assert_allclose(found.hits, hits.mean(axis=0))
     assert found.fewest.tolist() == hits.min(axis=0).tolist()
     assert found.most.tolist() == hits.max(axis=0).tolist()
+    precision, total = hits / np.arange(1, 7), hit.sum() + 2
+    low, high = found.precision_range
+    np.testing.assert_allclose([low, high], [precision.min(axis=0), precision.max(axis=0)])
+    low, high = curve(score, hit, int(total)).recall_range
+    np.testing.assert_allclose([low, high], [hits.min(axis=0) / total, hits.max(axis=0) / total])
 
 
 def test_the_whole_list_has_the_base_rate_whatever_the_scores() -> None:
@@ -57,6 +62,7 @@ def test_an_empty_list_and_no_hits_are_answers_not_errors() -> None:
     assert len(curve([], [])) == 0
     nothing = curve([1, 2], [False, False])
     assert np.isnan(nothing.recall).all()
+    assert np.isnan(nothing.recall_range).all()
     assert nothing.recall_at(0.5) == 0
     none = flags([False, False], [True, False])
     assert np.isnan(none.precision)
