@@ -87,6 +87,7 @@ def build(nmf: NoisyMeasurements, states: Any, levels: Sequence[str] | None) -> 
         _check_nested(spine, level, units[level], leaf)
     if len(chosen) > 1 and not _has_states(nmf, chosen[0]) and _has_states(nmf, chosen[1]):
         _check_root(nmf, chosen)
+    _check_totals(nmf, states)
     return spine if nmf.allocation is None else _with_shares(nmf, spine, states)
 
 
@@ -160,6 +161,30 @@ def _check_root(nmf: NoisyMeasurements, chosen: Sequence[str]) -> None:
             f"{spread:.3g}): files of some states are missing; get them, or name the states, and {chosen[0]} is left out"
         )
         raise FileFormatError(msg, gap)
+
+
+def _check_totals(nmf: NoisyMeasurements, states: Any) -> None:
+    """Refuse totals from outside that the noisy counts of the states contradict: they would be taken as exact."""
+    if not nmf.state_totals or "State" not in nmf.levels or not nmf.parts["State"][DPQUERY]:
+        return
+    names = nmf.measured("State", states)
+    smallest = min(names, key=lambda w: _size(nmf, w), default=None)
+    if smallest is None or _size(nmf, smallest) > 10_000:
+        return
+    answers = nmf.query("State", smallest, states)
+    listed = nmf.units("State").tolist()
+    for fips, total in nmf.state_totals.items():
+        rows = [k for k, code in enumerate(answers.geocode.tolist()) if code[-2:] == fips]
+        if len(rows) < 1 or len(rows) < sum(code[-2:] == fips for code in listed):
+            continue  # a part without budget, or not chosen
+        spread = math.sqrt(float(answers.sigma2[rows].sum()) * answers.values.shape[1])
+        noisy = int(answers.values[rows].sum())
+        if abs(noisy - total) > _FAR * spread + 0.5:
+            msg = (
+                f"the total of state {fips} is given as {total:,}, but its noisy counts sum to {noisy:,} (noise sd "
+                f"{spread:.3g}): the totals are of another census, or a part of the state is missing"
+            )
+            raise FileFormatError(msg, total)
 
 
 def _with_shares(nmf: NoisyMeasurements, spine: Spine, states: Any) -> Spine:

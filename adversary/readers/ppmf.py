@@ -81,7 +81,7 @@ def read_ppmf_persons(paths: str | Path | Sequence[str | Path], *, progressbar: 
         for path in _files(paths):
             waiting, held = [keys], [counts]
             for block, cell in _pieces(path):
-                found, times = np.unique(np.stack([block, cell]), axis=1, return_counts=True)
+                found, times = _merged([np.stack([block, cell])], [np.ones(block.size, np.int64)])
                 waiting.append(found)
                 held.append(times)
                 bar.update(block.size)
@@ -124,7 +124,7 @@ def _files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
 
 def _pieces(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Block (as a number of sixteen digits) and cell of every person, some hundred thousand at a time."""
-    with path.open(encoding="utf-8-sig", newline="") as handle:
+    with path.open(encoding="utf-8", newline="") as handle:
         start, header, mark = _header(handle, path)
         at = {name: _place(header, name, path) for name in (*_BLOCK, *_ATTRIBUTES)}
         kind = header.index("RTYPE") if "RTYPE" in header else None
@@ -149,7 +149,7 @@ def _pieces(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
 def _header(handle: TextIO, path: Path) -> tuple[int, list[str], str]:
     """Line number of the first person, names of the columns, and what stands between them."""
     number = 1
-    line = handle.readline()
+    line = handle.readline().removeprefix("\ufeff")
     while _ABOUT.match(line):
         line, number = handle.readline(), number + 1
     mark = "|" if line.count("|") > line.count(",") else ","
@@ -172,15 +172,20 @@ def _place(header: list[str], name: str, path: Path) -> int:
 def _digits(column: NDArray[np.str_], name: str, width: int, where: tuple[Path, int]) -> NDArray[np.int64]:
     """Codes as numbers, all digits and of their width."""
     path, start = where
-    bad = np.flatnonzero(~np.char.isdecimal(column) | (np.char.str_len(column) != width))
-    if bad.size:
-        odd = str(column[bad[0]])
+    characters = (
+        column.astype(f"<U{max(width, column.dtype.itemsize // 4)}").view("<u4").reshape(column.size, -1)
+    )
+    digits = characters[:, :width].astype(np.int64) - ord("0")
+    wrong = ((digits < 0) | (digits > 9)).any(axis=1) | (characters[:, width:] > 0).any(axis=1)
+    if wrong.any():
+        line = int(wrong.argmax())
+        odd = str(column[line])
         msg = (
-            f"{path.name} line {start + int(bad[0])}: {name} is {odd!r}, but {width} digit{'s are' if width > 1 else ' is'} "
+            f"{path.name} line {start + line}: {name} is {odd!r}, but {width} digit{'s are' if width > 1 else ' is'} "
             "expected: leading zeros may be lost, take the Bureau's file"
         )
         raise FileFormatError(msg, odd)
-    return column.astype(np.int64)
+    return np.asarray(digits @ 10 ** np.arange(width - 1, -1, -1), np.int64)
 
 
 def _blocks(text: dict[str, NDArray[np.str_]], where: tuple[Path, int]) -> NDArray[np.int64]:

@@ -518,6 +518,18 @@ def test_state_totals_come_from_outside_as_text(tmp_path: Path) -> None:
         NoisyMeasurements.open(product, state_totals=file)
 
 
+def test_totals_that_the_noisy_counts_contradict_are_refused(tmp_path: Path) -> None:
+    product = release(tmp_path)  # state 01: 30 + 10 in two parts, each with noise of variance 4
+    NoisyMeasurements.open(product, state_totals={"01": 45, "44": 10}).spine()
+    wrong = NoisyMeasurements.open(product, state_totals={"01": 80, "44": 10})
+    with pytest.raises(
+        FileFormatError, match="total of state 01 is given as 80, but its noisy counts sum to 40"
+    ):
+        wrong.spine()
+    wrong.spine("44")
+    wrong.spine("001")  # half a state has no total to compare with
+
+
 def test_the_table_names_levels_queries_noise_and_what_was_dropped(tmp_path: Path) -> None:
     text = NoisyMeasurements.open(release(tmp_path)).table()
     assert "turned back from the published variance" in text
@@ -568,3 +580,65 @@ def test_answers_are_a_plain_record() -> None:
     empty = Answers("Block", "total", np.zeros(0, np.str_), np.zeros((0, 1), np.int64), np.zeros(0))
     assert len(empty) == 0
     assert empty.report == "every measurement carries information"
+
+
+# -------------------------------------------------------------------- other ways to write the same
+@pytest.mark.parametrize("kind", ["dictionary", "large", "fixed", "no shape", "double", "counties", "litter"])
+def test_other_arrow_types_and_folders_hold_the_same_numbers(tmp_path: Path, kind: str) -> None:
+    codes = [B44[:-1] + k for k in "0123"]
+    product = release(tmp_path)
+    put(product / "Block.parquet/Constraint/State=044/part-0.parquet", constraint(codes))
+    entries = [(c, "hispanic", [i, -i], 4.0) for i, c in enumerate(codes)]
+    entries.insert(2, (codes[0], "total", [7], 9.0))
+    columns = rows(entries)
+    if kind == "dictionary":
+        columns |= {k: columns[k].dictionary_encode() for k in ("geocode", "query_name")}
+    if kind == "large":
+        columns["geocode"] = columns["geocode"].cast(pa.large_string())
+        columns["value"] = columns["value"].cast(pa.large_list(pa.int16()))
+    if kind == "fixed":
+        columns = rows([e for e in entries if e[1] == "hispanic"])
+        columns["value"] = columns["value"].cast(pa.list_(pa.int64(), 2))
+    if kind == "no shape":
+        del columns["query_shape"]
+    if kind == "double":
+        columns["variance"] = columns["variance"].cast(pa.float64())
+    file = put(block_file(product), columns)
+    if kind == "counties":
+        inside = file.parent / "County=04414"
+        inside.mkdir()
+        file.replace(inside / file.name)
+    if kind == "litter":
+        (file.parent / "_SUCCESS").write_bytes(b"")
+        (file.parent / "._part.parquet").write_bytes(b"no parquet")
+        (product / "notes.txt").write_text("mine")
+    found = NoisyMeasurements.open(product).query("Block", "hispanic", "44")
+    assert found.geocode.tolist() == codes
+    assert found.values.tolist() == [[0, 0], [1, -1], [2, -2], [3, -3]]
+    assert found.shape == (1, 1, 2, 1)
+    assert found.sigma2.tolist() == [4.0] * 4
+
+
+def test_rows_of_several_row_groups_keep_their_numbers_in_messages(tmp_path: Path) -> None:
+    product = release(tmp_path)
+    codes = [f"{B44[:-2]}{k:02d}" for k in range(40)]
+    put(product / "Block.parquet/Constraint/State=044/part-0.parquet", constraint(codes))
+    entries = [(c, "total", [1.0 if k != 33 else 1.5], 4.0) for k, c in enumerate(codes)]
+    table = pa.table(rows(entries, value_type=pa.list_(pa.float64())))
+    pq.write_table(table, block_file(product), row_group_size=7)
+    with pytest.raises(FileFormatError, match=r"row 33: value 1\.5"):
+        NoisyMeasurements.open(product).query("Block", "total", "44")
+
+
+def test_a_product_of_unknown_axes_takes_its_histogram_from_the_detailed_query(tmp_path: Path) -> None:
+    entries = {"geocode": ["1", "1"], "query_name": ["detailed_dpq", "age_dpq"], "age": ["detailed"] * 2}
+    columns = {k: pa.array(v) for k, v in (entries | {"race": ["detailed", "*"]}).items()}
+    columns["query_shape"] = pa.array([[2, 3], [2, 1]])
+    columns["value"] = pa.array([[1, 2, 3, 4, 5, 6], [6, 15]])
+    columns["variance"] = pa.array([4.0, 4.0])
+    put(tmp_path / "Mine/tract.parquet/DPQuery/a.parquet", columns)
+    nmf = NoisyMeasurements.open(tmp_path)
+    assert nmf.product == "age x race"
+    assert nmf.histogram is not None
+    assert dict(nmf.histogram.axes) == {"age": 2, "race": 3}
+    assert nmf.cell("tract", "detailed", (1, 2)).values.tolist() == [6]

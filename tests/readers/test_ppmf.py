@@ -102,6 +102,12 @@ def test_the_line_is_right_in_a_later_piece_too(tmp_path: Path, monkeypatch: pyt
         read_ppmf_persons(path)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    path = put(tmp_path, GOOD)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_ppmf_persons(path).total == 1
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="no column 'GQTYPE_PL'"):
         read_ppmf_persons(put(tmp_path, "x", header=HEADER.replace("GQTYPE_PL", "HH_STATUS")))
