@@ -33,7 +33,14 @@ from adversary.samplers.exact._messages import contradiction
 from adversary.samplers.exact.eliminate import Elimination
 from adversary.samplers.exact.judge import distance, is_log_concave, tail
 from adversary.samplers.exact.plan import Domain
-from adversary.samplers.exact.windows import SMALL, Curve, climb, propagate, union_of_windows
+from adversary.samplers.exact.windows import (
+    SMALL,
+    Curve,
+    climb,
+    propagate,
+    structural_supports,
+    union_of_windows,
+)
 
 if TYPE_CHECKING:
     from adversary.samplers.exact.factors import Base
@@ -82,44 +89,12 @@ class Solver:
         self.need = -float(np.log(tolerance)) + _EXTRA
         self.first_drop = self.need + 8.0 if first_drop is None else first_drop
         self.nodes = problem.structure.nodes
-        self._supports()
+        self.low, self.high, empty = structural_supports(problem, base)
+        if empty:
+            raise contradiction(self, empty)
         self._curves()
 
     # -------------------------------------------------------------- supports and curves
-    def _supports(self) -> None:
-        """Structural supports: what the distributions and the sums allow, before any window."""
-        problem = self.problem
-        self.low = dict.fromkeys(problem.nodes, -np.inf)
-        self.high = dict.fromkeys(problem.nodes, np.inf)
-        for node in problem.nodes:
-            if self.nodes[node].kind == "indicator":
-                self.low[node], self.high[node] = 0.0, 1.0
-            if self.nodes[node].kind == "zero":
-                self.low[node], self.high[node] = 0.0, 0.0
-        for _ in range(20):
-            before = (dict(self.low), dict(self.high))
-            for node, (lower, upper) in problem.scalar_bounds.items():
-                if lower is not None:
-                    self.low[node] = max(self.low[node], np.ceil(self._bound(lower, self.low, self.high)))
-                if upper is not None:
-                    self.high[node] = min(self.high[node], np.floor(self._bound(upper, self.high, self.low)))
-            if not propagate(self.low, self.high, problem.constraints):
-                bad = [n for n in problem.nodes if not self.low[n] <= self.high[n]]
-                raise contradiction(self, bad)
-            if before == (self.low, self.high):
-                break
-
-    def _bound(self, bound: Any, same: dict[int, float], other: dict[int, float]) -> float:
-        """Extreme value of a bound: a number, or a number plus a form of other unknowns."""
-        value = float(self.base.outputs[bound.output].ravel()[bound.index])
-        if bound.linear is not None:
-            for i, c in bound.linear.coefs:
-                node = self.problem.structure.node_of.get(((i, 1),))
-                if node is None or node not in same:
-                    return -np.inf if same is self.low else np.inf
-                value += float(c) * (same[node] if c > 0 else other[node])
-        return value
-
     def _curves(self) -> None:
         problem = self.problem
         wide = [n for n in problem.curved if not self._is_small(n)]

@@ -23,9 +23,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from adversary.samplers.exact.factors import Base
     from adversary.samplers.exact.plan import Constraint
+    from adversary.samplers.exact.problem import Problem
 
-__all__ = ["SMALL", "Curve", "climb", "propagate", "union_of_windows"]
+__all__ = ["SMALL", "Curve", "climb", "propagate", "structural_supports", "union_of_windows"]
 
 Array = Any
 SMALL = 400  # supports up to this size are taken whole
@@ -170,6 +172,42 @@ def _clip(low: dict[int, float], high: dict[int, float], node: int, new_low: flo
     if new_high < high[node]:
         high[node], changed = float(new_high), True
     return changed
+
+
+def structural_supports(problem: Problem, base: Base) -> tuple[dict[int, float], dict[int, float], list[int]]:
+    """Return what the distributions and the sums allow each node, before any window: lowest, highest, nodes left with nothing."""
+    low = dict.fromkeys(problem.nodes, -np.inf)
+    high = dict.fromkeys(problem.nodes, np.inf)
+    for node in problem.nodes:
+        kind = problem.structure.nodes[node].kind
+        if kind in {"indicator", "zero"}:
+            low[node], high[node] = 0.0, 1.0 if kind == "indicator" else 0.0
+    for _ in range(20):
+        before = (dict(low), dict(high))
+        for node, (lower, upper) in problem.scalar_bounds.items():
+            if lower is not None:
+                low[node] = max(low[node], np.ceil(_extreme(problem, base, lower, low, high, -np.inf)))
+            if upper is not None:
+                high[node] = min(high[node], np.floor(_extreme(problem, base, upper, high, low, np.inf)))
+        if not propagate(low, high, problem.constraints):
+            return low, high, [n for n in problem.nodes if not low[n] <= high[n]]
+        if before == (low, high):
+            break
+    return low, high, []
+
+
+def _extreme(
+    problem: Problem, base: Base, bound: Any, same: dict[int, float], other: dict[int, float], unknown: float
+) -> float:
+    """Extreme value of a bound: a number, or a number plus a form of other unknowns; ``unknown`` where one is out of sight."""
+    value = float(base.outputs[bound.output].ravel()[bound.index])
+    if bound.linear is not None:
+        for i, c in bound.linear.coefs:
+            node = problem.structure.node_of.get(((i, 1),))
+            if node is None or node not in same:
+                return unknown
+            value += float(c) * (same[node] if c > 0 else other[node])
+    return value
 
 
 def union_of_windows(
