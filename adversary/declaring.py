@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary.errors import ModelError, ScenarioError
+from adversary.errors import ModelError, ScenarioError, shown
 from adversary.priors import is_prior
 from adversary.release.measurement import Release
 
@@ -132,7 +132,9 @@ def check_assumption(scenario: str, name: str, value: Any, there: Iterable[str])
     Arguments called ``known`` or ``known_...`` are counts.
     """
     if name not in there:
-        msg = f"{scenario} has no assumption called {name!r}: it has {', '.join(there)}{near_miss(name, there)}"
+        msg = (
+            f"{scenario} has no assumption called {name!r}: it has {', '.join(there)}{near_miss(name, there)}"
+        )
         raise ScenarioError(msg, name)
     if callable(value) and not is_prior(value):
         msg = (
@@ -142,7 +144,11 @@ def check_assumption(scenario: str, name: str, value: Any, there: Iterable[str])
         raise ScenarioError(msg, value)
     counts = name == "known" or name.startswith("known_")
     if counts and isinstance(value, int | float | np.number | list | tuple | np.ndarray):
-        numbers = np.asarray(value)
+        try:
+            numbers = np.asarray(value)
+        except ValueError:
+            msg = f"{name} is a number of people, or a list of such, got {shown(value)}: a list of lists of one length at most"
+            raise ScenarioError(msg, value) from None
         if numbers.dtype.kind in "if" and numbers.size and numbers.min() < 0:
-            msg = f"{name} is a number of people, so it cannot be negative, got {value!r}"
+            msg = f"{name} is a number of people, so it cannot be negative, got {shown(value)}"
             raise ScenarioError(msg, value)

@@ -318,8 +318,8 @@ def zero_filled(values: Any, width: int, name: str = "block") -> NDArray[np.str_
     ...     zero_filled([10010201001000], 15).tolist()
     ['010010201001000']
     """
-    codes = np.array([str(v) for v in np.asarray(values).ravel().tolist()])
-    bad = [c for c in codes.tolist() if not c.isdigit() or len(c) > width]
+    codes = np.array([str(v) for v in np.asarray(values).ravel().tolist()], dtype=np.str_)
+    bad = [c for c in codes.tolist() if not (c.isascii() and c.isdigit()) or len(c) > width]
     if bad:
         msg = (
             f"{name} code {bad[0]!r} cannot be filled to {width} digits: only digits, and no more than "

@@ -14,12 +14,13 @@ P15 and P19.
 
 from __future__ import annotations
 
-import csv
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from adversary._files import csv_rows, read_text
 from adversary.errors import FileFormatError
 from adversary.geography.blocks import BlockTable, zero_filled
 from adversary.readers.baf import read_baf, read_grfc
@@ -62,13 +63,7 @@ def read_table(path: str | Path) -> dict[str, NDArray[np.str_]]:
         For a file that is not there or is not text, a column named twice, or a row that is cut.
     """
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        msg = f"{str(path)!r} cannot be read ({reason}): give a CSV file, a reference file or a folder"
-        raise FileFormatError(msg, str(path)) from None
-    rows = list(csv.reader(text.splitlines()))
+    rows = list(csv_rows(io.StringIO(read_text(file), newline=""), file.name))
     header = [name.strip() for name in rows[0]] if rows else []
     twice = [name for name in header if header.count(name) > 1]
     if not header or twice:

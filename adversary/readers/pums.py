@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from adversary._files import csv_rows
-from adversary.errors import FileFormatError
+from adversary.errors import FileFormatError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HouseholdTable", "Pums", "household_table", "read_pums"]
 
+_LARGEST = 2**53
 _HOUSEHOLDER = {"RELSHIPP": "20", "RELP": "0", "REL": "0"}
 _GROUP_QUARTERS = {"RELSHIPP": {"37", "38"}, "RELP": {"16", "17"}, "REL": {"13", "14"}}
 _RACES = MappingProxyType(
@@ -295,10 +296,14 @@ def _opened(path: Path) -> TextIO:
 
 def _whole(cell: str, name: str, source: str, i: int) -> int:
     try:
-        return int(cell)
+        value = int(cell)
     except ValueError as error:
-        msg = f"{source} person {i + 1}: {name} is {cell!r}, but a whole number belongs there"
+        msg = f"{source} person {i + 1}: {name} is {shown(cell)}, but a whole number belongs there"
         raise FileFormatError(msg, cell) from error
+    if abs(value) > _LARGEST:
+        msg = f"{source} person {i + 1}: {name} is {shown(cell)}, beyond 2^53: the file is damaged"
+        raise FileFormatError(msg, cell)
+    return value
 
 
 def _padded(cells: NDArray[np.str_]) -> NDArray[np.str_]:

@@ -145,6 +145,15 @@ def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
+def decimal(text: str) -> Decimal:
+    """Read a number of a JSON text exactly."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        msg = f"{shown(text)} is no number that can be kept: its exponent is too large"
+        raise ReleaseError(msg, text) from None
+
+
 def constant(text: str) -> float:
     return {"NaN": math.nan, "Infinity": math.inf}.get(text, -math.inf)
 

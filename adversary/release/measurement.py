@@ -21,7 +21,6 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,6 +32,7 @@ from adversary.errors import FileFormatError, ReleaseError, shown
 from adversary.release._values import (
     LARGEST_COUNT,
     constant,
+    decimal,
     integer_value,
     no_repeats,
     noise,
@@ -333,7 +333,7 @@ class Release(Mapping[str, Measurement]):
         prefix = f"{where}: " if where else ""
         try:
             data = json.loads(
-                text, parse_float=Decimal, object_pairs_hook=no_repeats, parse_constant=constant
+                text, parse_float=decimal, object_pairs_hook=no_repeats, parse_constant=constant
             )
         except json.JSONDecodeError as error:
             msg = f"{prefix}not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
