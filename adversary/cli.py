@@ -30,6 +30,7 @@ _ELSEWHERE = {
     "explore": "adversary.cli_explore:explore",
     "largest": "adversary.cli_risk:largest",
     "reproduce": "adversary.cli_risk:reproduce",
+    "spine": "adversary.cli_spine:spine_command",
     "study": "adversary.cli_study:study_command",
 }
 """Commands that live in files of their own, imported when they are asked for."""

@@ -129,7 +129,7 @@ def test_with_a_prior_of_others_draws_agree_with_every_release_of_a_small_tree(o
 
 
 def test_a_prior_that_leaves_nothing_to_draw_is_said() -> None:
-    person = UniquePerson("total", others=LeafPrior.tabulated([0.0, 1.0]), draws=2, seed=1)
+    person = UniquePerson("total", others=LeafPrior.tabulated([0.001, 0.999]), draws=2, seed=1)
     with pytest.raises(ModelError, match="draw more"):
         spine_risk(two_levels(2), ONE, 1, person)
 

@@ -46,6 +46,7 @@ __all__ = [
     "contracted_estimate",
     "entity_variances",
     "rows_of_leaves",
+    "write_distances",
 ]
 
 KINDS = (
@@ -412,3 +413,22 @@ def _in_order(spine: Spine, merged: Contraction, labels: NDArray[np.str_]) -> ND
     place = np.empty(len(merged.spine), np.int64)
     place[merged.unit[spine.leaves]] = np.arange(spine.leaves.size)
     return labels[place[merged.spine.leaves]]
+
+
+def write_distances(path: str | Path, distances: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
+    """Write off-spine entity distances: one row an entity, one column a spine.
+
+    Parameters
+    ----------
+    path
+        CSV file; codes are text.
+    distances
+        Kind -> spine -> (code -> distance), from :func:`adversary.geography.off_spine.entity_distances`.
+    """
+    names = list(dict.fromkeys(name for found in distances.values() for name in found))
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["kind", "code", *names])
+        for kind, found in distances.items():
+            for code in sorted({code for d in found.values() for code in d}):
+                rows.writerow([kind, code, *(found[n].get(code, "") if n in found else "" for n in names)])

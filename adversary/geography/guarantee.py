@@ -24,8 +24,9 @@ import numpy as np
 from adversary.errors import BudgetError
 from adversary.geography._build import common_denominator
 from adversary.geography.blocks import text_codes
+from adversary.privacy.accounting import epsilon
 from adversary.privacy.budget import Rho
-from adversary.privacy.certificates import PL94_WORDS, attribute_rho, spine_rho
+from adversary.privacy.certificates import PL94_WORDS, attribute_rho, location_rho, spine_rho
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LocationWithin",
+    "Promise",
     "attribute_guarantee",
     "location_guarantees",
     "location_within",
     "path_profiles",
+    "promises",
     "spine_guarantee",
 ]
 
@@ -313,3 +316,103 @@ class _Meetings:
         units.append(np.full(unit.size, -1))
         partners.append(size - before)
         return cls(np.stack(units), np.stack(partners))
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One promise of a spine, beside the certificate's.
+
+    Parameters
+    ----------
+    what
+        In what two records differ.
+    rho, epsilon
+        Budget on the paths of this spine, and its epsilon at the delta asked for.
+    certificate_rho, certificate_epsilon
+        The same from the table of levels; None where a certificate says nothing.
+    """
+
+    what: str
+    rho: Rho
+    epsilon: float
+    certificate_rho: Rho | None = None
+    certificate_epsilon: float | None = None
+
+
+def promises(
+    spine: Spine, rho: Any, allocation: Allocation | None, delta: float, words: Mapping[str, str] = PL94_WORDS
+) -> list[Promise]:
+    """Everything that a spine promises under bounded neighbours in a state, at one delta.
+
+    Parameters
+    ----------
+    spine
+        A spine with shares.
+    rho
+        Whole budget, exact.
+    allocation
+        Query mixes, for attributes and for the certificate's numbers; None for neither.
+    delta
+        Probability of failure, in (0, 1].
+    words
+        Word in a query's name -> attribute; queries with other words: no promise about attributes.
+
+    Returns
+    -------
+    list of Promise
+        Anything; each attribute, her block and all else known; her block within the units of each level, and within a whole
+        state where the spine splits it.
+
+    Examples
+    --------
+    >>> from adversary.geography.spine import Spine
+    >>> spine = Spine.from_blocks({"tract": ["1", "1"], "block": ["11", "12"]}, {"tract": "1/2", "block": "1/2"})
+    >>> [(p.what, str(p.rho), round(p.epsilon, 2)) for p in promises(spine, 1, None, 1e-6)]
+    [('anything', '1', 8.01), ('her block within a tract', '1/2', 5.43)]
+    """
+
+    def said(what: str, found: Rho, certified: Rho | None) -> Promise:
+        other = None if certified is None else epsilon(certified, delta)
+        return Promise(what, found, epsilon(found, delta), certified, other)
+
+    out = [said("anything", spine_guarantee(spine, rho), None if allocation is None else Rho(rho))]
+    if allocation is not None and _all_known(allocation, words):
+        for attribute in dict.fromkeys(words.values()):
+            own = attribute_guarantee(spine, allocation, attribute, words)
+            out.append(said(f"value of {attribute}", own, attribute_rho(allocation, attribute, words)))
+    parts = _whole_states(spine)
+    for level, worst in reversed(location_guarantees(spine, rho).items()):
+        certified = None
+        if allocation is not None:
+            at = allocation.level_named(level)
+            certified = location_rho(allocation, at) if at != allocation.levels[-1] else None
+        out.append(said(f"her block within {_area(level, split=parts is not None)}", worst, certified))
+    if parts is not None:
+        worst_in_state = location_within(spine, parts, rho).worst
+        if worst_in_state is not None:
+            out.append(said("her block within a whole state", worst_in_state, None))
+    return out
+
+
+def _all_known(allocation: Allocation, words: Mapping[str, str]) -> bool:
+    asked = {w.strip() for mix in allocation.query.values() for query in mix for w in query.split("*")}
+    return len(asked) > 1 and asked <= {*words, "total", "detailed"}
+
+
+def _area(level: str, *, split: bool) -> str:
+    if level == "US":
+        return "the nation (by formula)"  # states are no neighbours: their totals are published
+    if level == "State" and split:
+        return "a state, in or out of AIAN areas"
+    return f"a {level.replace('_', ' ').lower()}"
+
+
+def _whole_states(spine: Spine) -> NDArray[np.str_] | None:
+    """State FIPS of every leaf of an AIAN or optimised spine; None for another, or where no state is split."""
+    codes = spine.geocodes[spine.leaves]
+    if "State" not in spine.levels or not codes.size or int(np.char.str_len(codes).min()) <= 16:
+        return None
+    states = np.array([code[-16:-14] for code in codes.tolist()])
+    part = spine.ancestor("State")
+    split = np.unique(part).size > np.unique(states).size
+    return states if split else None

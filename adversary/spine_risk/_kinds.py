@@ -214,6 +214,8 @@ def averaged(kinds: Kinds, outside: Floats, prior: float) -> tuple[Three, Three,
         tail = np.concatenate([np.cumsum(weight[::-1])[::-1], [0.0]])
         for draw in range(outside.shape[0]):
             leaves = mine[np.isfinite(outside[draw, mine])]
+            if not leaves.size:
+                continue
             values, of = outside[draw, leaves], kinds.of_leaf[leaves]
             tilt = np.exp(values)
             base = values + logit
