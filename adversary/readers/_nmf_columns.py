@@ -12,6 +12,7 @@ Held to account by ``tests/readers/test_nmf.py`` (user reports P5, P15, P16, P17
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -75,14 +76,23 @@ def spellings(name: str, suffix: str) -> tuple[str, ...]:
     return plain + suffix, plain
 
 
-def _open(part: Part) -> Any:
+@contextlib.contextmanager
+def _open(part: Part, needed: Sequence[str] = ()) -> Iterator[Any]:
+    """Yield the open file; whatever Arrow finds wrong in it, at the start or later, is said in one sentence."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(part.path, read_dictionary=["query_name"])
-    except (pa.ArrowInvalid, OSError) as error:
-        msg = f"{part.name} is no Parquet file, or was cut short: {str(error).splitlines()[0]}"
+        there = pq.read_schema(part.path).names
+        missing = [c for c in needed if c not in there]
+        if missing:
+            msg = f"{part.name}: no column {missing[0]!r}, it has {', '.join(there)}: this is no measurement file"
+            raise FileFormatError(msg, missing[0])
+        with pq.ParquetFile(part.path, read_dictionary=[c for c in there if c == "query_name"]) as file:
+            yield file
+    except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        msg = f"{part.name} is no Parquet file, or was cut short or damaged: {why}"
         raise FileFormatError(msg, str(part.path)) from error
 
 
@@ -129,7 +139,7 @@ def words_in(part: Part, column: str = "query_name") -> list[str]:
     import pyarrow.compute as pc
 
     found: set[str] = set()
-    with _open(part) as file:
+    with _open(part, [column]) as file:
         for batch in file.iter_batches(batch_size=1 << 20, columns=[column]):
             found.update(pc.unique(batch.column(0)).to_pylist())
     return sorted(str(word) for word in found)
@@ -140,7 +150,7 @@ def geocodes_of(part: Part) -> NDArray[np.str_]:
     import pyarrow.compute as pc
 
     found: list[NDArray[np.str_]] = []
-    with _open(part) as file:
+    with _open(part, ["geocode"]) as file:
         for batch in file.iter_batches(batch_size=1 << 20, columns=["geocode"]):
             column = batch.column(0)
             if column.type in _text_types():
@@ -227,7 +237,9 @@ def read_rows(
     used = [c for c in (*needed, "query_shape", "sign") if c in columns and c != "query_name"]
     names = pa.array(list(wanted))
     base = 0
-    with _open(part) as file:
+    with _open(part, needed) as file:
+        there = file.schema_arrow.names
+        used = [c for c in (*needed, "query_shape", "sign") if c in there and c != "query_name"]
         for g in range(file.num_row_groups):
             group = file.metadata.row_group(g)
             start, base = base, base + group.num_rows
@@ -340,18 +352,27 @@ def _whole(flat: NDArray[Any], width: int, number: NDArray[np.int64], part: Part
 
 def _shape(column: Any, width: int, where: tuple[NDArray[np.int64], Part]) -> tuple[int, ...] | None:
     """Return the query shape that all rows of a batch agree on, checked against the number of values."""
+    import pyarrow as pa
+
     number, part = where
-    if column.null_count:
-        row = int(number[column.is_null().to_numpy(zero_copy_only=False)][0])
-        msg = f"{part.name} row {row}: query_shape is missing: the file is damaged"
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        msg = f"{part.name}: query_shape is {column.type}, not a list: take the Bureau's file"
+        raise FileFormatError(msg, str(column.type))
+    if column.null_count or column.flatten().null_count:
+        row = (
+            int(number[column.is_null().to_numpy(zero_copy_only=False)][0])
+            if column.null_count
+            else int(number[0])
+        )
+        msg = f"{part.name} row {row}: query_shape, or a part of it, is missing: the file is damaged"
         raise FileFormatError(msg, row)
     first = column[0].as_py()
     flat = column.flatten().to_numpy(zero_copy_only=False)
-    same = flat.size == len(column) * len(first)
+    same = flat.size == len(column) * len(first) > 0 and min(first) >= 1
     rows = flat.reshape(len(column), -1) if same else None
     if rows is None or (rows != rows[0]).any():
         odd = 0 if rows is None else int((rows != rows[0]).any(axis=1).argmax())
-        msg = f"{part.name} row {int(number[odd])}: query_shape differs among rows of one query: the file is damaged"
+        msg = f"{part.name} row {int(number[odd])}: query_shape is empty or differs within one query: the file is damaged"
         raise FileFormatError(msg, int(number[odd]))
     if width and math.prod(first) != width:
         msg = (
@@ -366,9 +387,8 @@ def noise_census(part: Part) -> tuple[dict[str, dict[float, int]], dict[str, int
     """Name -> (variance -> rows), and name -> number of answers; the values are not decoded."""
     counts: dict[str, dict[float, int]] = {}
     sizes: dict[str, int] = {}
-    there = column_types(part)
-    columns = [c for c in ("query_name", "variance", "query_shape") if c in there]
-    with _open(part) as file:
+    with _open(part, ["query_name", "variance"]) as file:
+        columns = [c for c in ("query_name", "variance", "query_shape") if c in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=1 << 18, columns=columns):
             name = batch.column(0).dictionary_encode()
             code = name.indices.to_numpy(zero_copy_only=False)

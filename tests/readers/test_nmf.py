@@ -642,3 +642,37 @@ def test_a_product_of_unknown_axes_takes_its_histogram_from_the_detailed_query(t
     assert nmf.histogram is not None
     assert dict(nmf.histogram.axes) == {"age": 2, "race": 3}
     assert nmf.cell("tract", "detailed", (1, 2)).values.tolist() == [6]
+
+
+def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
+    """Bytes cut away or turned: one sentence, whatever Arrow finds. (A few such files bring Arrow itself down.)"""
+    product = release(tmp_path)
+    good = block_file(product).read_bytes()
+    rng = np.random.default_rng(5)
+    refused = 0
+    for k in range(40):
+        bad = bytearray(good[: int(rng.integers(1, len(good)))]) if k % 2 else bytearray(good)
+        if not k % 2:
+            bad[int(rng.integers(4, 900))] ^= 0xFF  # in the pages, not in the footer
+        block_file(product).write_bytes(bytes(bad))
+        nmf = NoisyMeasurements.open(product)
+        try:
+            nmf.query("Block", "total", "44")
+            nmf.table("44")
+        except FileFormatError:
+            refused += 1
+    assert refused >= 20
+
+
+def test_a_file_without_a_needed_column_is_refused(tmp_path: Path) -> None:
+    product = release(tmp_path)
+    for name in ("geocode", "query_name", "value", "variance"):
+        columns = rows([(B44, "total", [1], 4.0)])
+        del columns[name]
+        put(block_file(product), columns)
+        with pytest.raises(FileFormatError, match=f"no column '{name}'"):
+            NoisyMeasurements.open(product).query("Block", "total", "44")
+    empty = rows([(B44, "total", [1], 4.0)], query_shape=pa.array([[]], pa.list_(pa.int32())))
+    put(block_file(product), empty)
+    with pytest.raises(FileFormatError, match="query_shape is empty"):
+        NoisyMeasurements.open(product).query("Block", "total", "44")
