@@ -149,11 +149,12 @@ def _probability(text: str) -> float:
 
 
 def _write_comparison(folder: Path, accuracy: Any, risks: Any, distances: dict[str, Any]) -> list[str]:
+    from adversary._files import make_folder, whole
     from adversary.geography.accuracy import write_distances
     from adversary.plots.spines import plot_entity_distances, plot_spine_accuracy, plot_spine_risk
     from adversary.spine_risk import write_blocks, write_map
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     accuracy.to_csv(folder / "accuracy.csv")
     write_blocks(folder / "risk_by_block.csv", risks)
     write_map(folder / "risk_map.csv", risks)
@@ -166,5 +167,6 @@ def _write_comparison(folder: Path, accuracy: Any, risks: Any, distances: dict[s
             distances[kind][first], distances[kind][last], labels=(first, last), what=kind
         )
     for name, ax in figures.items():
-        ax.figure.savefig(folder / name, dpi=150)
+        with whole(folder / name) as draft:
+            ax.figure.savefig(draft, dpi=150, format="png")
     return sorted(str(p) for p in folder.iterdir() if p.suffix in (".csv", ".png"))

@@ -22,7 +22,7 @@ from adversary.cli_spine._options import (
     spread,
     state_option,
 )
-from adversary.errors import AdversaryError, BudgetError
+from adversary.errors import BudgetError
 
 __all__ = ["osed", "privacy", "show"]
 
@@ -185,13 +185,10 @@ def _stem(file: str, files: tuple[str, ...]) -> str:
 
 
 def _one_set(spines: dict[str, Any], blocks: str, top: str | None, as_json: bool) -> None:
+    from adversary._files import read_text
     from adversary.geography.off_spine import entity_combination
 
-    try:
-        codes = Path(blocks).read_text(encoding="utf-8").split()
-    except OSError as error:
-        msg = f"{blocks!r} cannot be read ({error.strerror}): give a file with a block code a line"
-        raise AdversaryError(msg, blocks) from None
+    codes = read_text(blocks).split()
     data: dict[str, Any] = {}
     lines = []
     for name, spine in spines.items():

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import whole
 from adversary.errors import AdversaryError, BudgetError
 from adversary.geography.blocks import BlockTable, text_codes
 from adversary.geography.compare import total_noise
@@ -31,6 +31,7 @@ from adversary.release.estimate import TreeEstimate, two_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -316,7 +317,7 @@ class Accuracy:
 
     def to_csv(self, path: str | Path) -> None:
         """Write one row a spine and area: spine, kind, code (text), standard deviation."""
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
+        with whole(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(["spine", "kind", "code", "standard_deviation"])
             for (spine, kind), (codes, sd) in self.deviations.items():
@@ -426,7 +427,7 @@ def write_distances(path: str | Path, distances: Mapping[str, Mapping[str, Mappi
         Kind -> spine -> (code -> distance), from :func:`adversary.geography.off_spine.entity_distances`.
     """
     names = list(dict.fromkeys(name for found in distances.values() for name in found))
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["kind", "code", *names])
         for kind, found in distances.items():

@@ -22,12 +22,14 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from adversary._files import csv_rows, whole
 from adversary.errors import FileFormatError
 from adversary.geography._tree import common_denominator
 
@@ -88,7 +90,9 @@ class SavedSpine:
         above = ["" if p < 0 else str(p + 1) for p in spine.parents.tolist()]
         text = [str(s) for s in spine.share_table]
         shares = [text[i] for i in spine.share_index.tolist()]
-        with _opened(Path(path), "wt") as file:
+        final = Path(path)
+        _checked_name(final)
+        with whole(final) as draft, _opened(draft, final, "wt") as file:
             file.write(_MARK + json.dumps(head, ensure_ascii=False) + "\n")
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(_COLUMNS)
@@ -110,8 +114,9 @@ class SavedSpine:
             before its child, or a share that is no fraction: with the row and the value.
         """
         file = Path(path)
-        with _opened(file, "rt") as lines:
-            head = _head(file, lines.readline())
+        _checked_name(file)
+        with _opened(file, file, "rt") as lines:
+            head = _head(file, _first_line(file, lines))
             columns = _read_rows(file, lines, head["levels"], head["units"])
         level_of, geocodes, parents, texts = columns
         _same_widths(file, head, geocodes, level_of)
@@ -144,23 +149,36 @@ def read_about(path: str | Path) -> dict[str, Any]:
     {'kind': 'table'}
     """
     file = Path(path)
-    with _opened(file, "rt") as lines:
-        found: dict[str, Any] = _head(file, lines.readline())["about"]
+    _checked_name(file)
+    with _opened(file, file, "rt") as lines:
+        found: dict[str, Any] = _head(file, _first_line(file, lines))["about"]
     return found
 
 
-def _opened(path: Path, mode: str) -> TextIO:
-    name = path.name.lower()
-    if not name.endswith((".csv", ".csv.gz")):
+def _checked_name(path: Path) -> None:
+    if not path.name.lower().endswith((".csv", ".csv.gz")):
         msg = f"a spine's file is called .csv or .csv.gz, got {path.name!r}: choose one of these endings"
         raise FileFormatError(msg, path.name)
-    opener: Any = gzip.open if name.endswith(".gz") else open
+
+
+def _opened(path: Path, name: Path, mode: str) -> TextIO:
+    """Open ``path``, which is or will be called ``name``."""
+    packed = name.name.lower().endswith(".gz")
+    opener: Any = gzip.open if packed else open
     try:
         file: TextIO = opener(path, mode, encoding="utf-8", newline="")
     except OSError as error:
-        msg = f"{path.name!r} cannot be opened ({error.strerror}): check the name and the folder"
-        raise FileFormatError(msg, str(path)) from None
+        msg = f"{name.name!r} cannot be opened ({error.strerror}): check the name and the folder"
+        raise FileFormatError(msg, str(name)) from None
     return file
+
+
+def _first_line(path: Path, lines: TextIO) -> str:
+    try:
+        return lines.readline(10_000_000)
+    except (OSError, EOFError, UnicodeError, zlib.error) as error:
+        msg = f"{path.name} cannot be read ({error}): no file of Spine.save, or a damaged one"
+        raise FileFormatError(msg, path.name) from None
 
 
 def _widths(
@@ -194,12 +212,16 @@ Columns = tuple["NDArray[np.int8]", "NDArray[np.str_]", "NDArray[np.int64]", lis
 
 
 def _read_rows(path: Path, lines: TextIO, levels: list[str], units: int) -> Columns:
-    rows = csv.reader(lines)
+    rows = csv_rows(lines, path.name)
     header = next(rows, [])
     if header != _COLUMNS:
         msg = f"{path.name}: the columns are {', '.join(_COLUMNS)}, got {header}: write the file again"
         raise FileFormatError(msg, header)
-    found = list(_checked(path, rows))
+    try:
+        found = list(_checked(path, rows))
+    except (OSError, EOFError, zlib.error) as error:
+        msg = f"{path.name} cannot be read to its end ({error}): the file is damaged or was cut"
+        raise FileFormatError(msg, path.name) from None
     if len(found) != units:
         msg = f"{path.name}: {len(found)} rows, but the first line promises {units}: the file was cut or added to"
         raise FileFormatError(msg, len(found))

@@ -47,7 +47,7 @@ def plot_spine_accuracy(accuracy: Any, *, kinds: Sequence[str] | None = None, ax
     ax.set_xscale("log")
     ax.set_yticks(np.arange(len(shown)), shown)
     ax.invert_yaxis()
-    ax.set_xlabel("standard deviation of the total, persons (point: mean over areas; line: to the largest)")
+    ax.set_xlabel("standard deviation of the total (point: mean; line: to the largest)")
     ax.legend(frameon=False)
     ax.set_title("accuracy of one budget on several spines, least squares", loc="left", fontsize="medium")
     return tidy(ax)

@@ -12,16 +12,17 @@ Held to account by ``tests/test_spine_risk.py``.
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import whole
 from adversary.errors import ModelError
 from adversary.spine_risk._kinds import phi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -60,7 +61,7 @@ def write_blocks(path: str | Path, risks: Sequence[SpineRisk]) -> int:
     noise = [n for n in names if n.startswith("sigma2_")]
     names = [*first, *noise, *(n for n in names if n not in first and n not in noise)]
     count = 0
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(names)
         for table, risk in zip(tables, risks, strict=True):
@@ -99,7 +100,7 @@ def write_map(path: str | Path, risks: Sequence[SpineRisk]) -> int:
             raise ModelError(msg, risk.name)
         table = risk.columns()
         columns |= {f"{name}_{risk.name}": _written(table[name][order]) for name in _MAPPED}
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(columns)
         rows.writerows(zip(*columns.values(), strict=True))

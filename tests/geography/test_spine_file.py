@@ -110,3 +110,20 @@ def test_names_that_are_no_table_and_files_that_are_not_there_are_said(tmp_path:
         alabama().save(tmp_path / "s.npz")
     with pytest.raises(FileFormatError, match="cannot be opened"):
         Spine.load(tmp_path / "nothing.csv")
+
+
+def test_a_packed_file_that_is_damaged_is_said_and_a_failed_write_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "s.csv.gz"
+    spine = alabama()
+    spine.save(path)
+    whole = path.read_bytes()
+    for part in (whole[:40], whole[:-30], b"nothing packed", b""):
+        path.write_bytes(part)
+        with pytest.raises(FileFormatError):
+            Spine.load(path)
+        with pytest.raises(FileFormatError):
+            Spine.load(path)
+    path.write_bytes(whole)
+    with pytest.raises(TypeError):
+        spine.save(path, {"kind": object()})
+    assert equal(Spine.load(path), spine)
