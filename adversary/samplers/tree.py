@@ -100,6 +100,30 @@ class TreePosterior:
         belief = (self._pool.padded(self._pool.value, name) * self._pool.padded(self._pool.outside, name))[0]
         return int(self._pool.low[name[0]]) + np.arange(belief.size), belief / belief.sum()
 
+    def interval(self, nodes: NDArray[np.int64], mass: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Smallest and largest count of a central interval, for many nodes.
+
+        Parameters
+        ----------
+        nodes
+            Node numbers, shape (n,).
+        mass
+            Posterior probability of the interval, at least; at most (1 - mass)/2 is left out on either side.
+
+        Returns
+        -------
+        tuple of ndarray
+            Shape (n,) each.
+        """
+        pool, names, tail = self._pool, self._name[nodes], (1.0 - mass) / 2.0
+        low, high = np.empty(names.size, np.int64), np.empty(names.size, np.int64)
+        for part in chunks(pool.width[names]):
+            belief = pool.padded(pool.value, names[part]) * pool.padded(pool.outside, names[part])
+            below = np.cumsum(belief / belief.sum(axis=1, keepdims=True), axis=1)
+            low[part] = pool.low[names[part]] + (below > tail).argmax(axis=1)
+            high[part] = pool.low[names[part]] + (below >= 1.0 - tail - 1e-12).argmax(axis=1)
+        return low, high
+
 
 def solve_tree(
     parent: ArrayLike,
