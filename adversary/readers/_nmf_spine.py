@@ -5,7 +5,6 @@ Held to account by ``tests/readers/test_nmf.py`` and ``tests/readers/test_nmf_wr
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import warnings
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary.errors import AdversaryError, BudgetError, FileFormatError
+from adversary._files import csv_rows
+from adversary.errors import AdversaryError, BudgetError, FileFormatError, shown
 from adversary.geography.spine import Spine
 from adversary.readers import _nmf_columns as _columns
 from adversary.readers._nmf_layout import CONSTRAINT, DPQUERY, Part
@@ -275,20 +275,28 @@ def _equality(part: Part, name: str) -> str:
 def read_state_totals(path: str | Path) -> dict[str, int]:
     """State FIPS -> population from a CSV file with the columns ``geocode`` and ``value`` (others are left alone)."""
     file = Path(path)
-    with file.open(encoding="utf-8-sig", newline="") as handle:
-        rows = csv.DictReader(handle)
-        missing = [c for c in ("geocode", "value") if c not in (rows.fieldnames or ())]
-        if missing:
-            msg = f"{file.name}: no column {missing[0]!r}: a file of state totals has geocode and value"
-            raise FileFormatError(msg, missing[0])
-        out: dict[str, int] = {}
-        for line, row in enumerate(rows, start=2):
-            code, value = (row["geocode"] or "").strip(), (row["value"] or "").strip()
-            if code in out or not value.isdigit():
-                what = f"state {code!r} twice" if code in out else f"value {value!r}, which is no count"
-                msg = f"{file.name} line {line}: {what}"
-                raise FileFormatError(msg, value)
-            out[code] = int(value)
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as handle:
+            lines = list(csv_rows(handle, file.name))
+    except OSError as error:
+        msg = f"{file} cannot be read ({error.strerror or error}): give a CSV file with the columns geocode and value"
+        raise FileFormatError(msg, str(file)) from error
+    header = [name.strip() for name in lines[0]] if lines else []
+    missing = [c for c in ("geocode", "value") if c not in header]
+    if missing:
+        msg = f"{file.name}: no column {missing[0]!r}: a file of state totals has geocode and value"
+        raise FileFormatError(msg, missing[0])
+    where = header.index("geocode"), header.index("value")
+    out: dict[str, int] = {}
+    for line, row in enumerate(lines[1:], start=2):
+        if not row:
+            continue
+        code, value = (row[k].strip() if k < len(row) else "" for k in where)
+        if code in out or not re.fullmatch(r"[0-9]{1,12}", value):
+            what = f"state {code!r} twice" if code in out else f"value {shown(value)}, which is no count"
+            msg = f"{file.name} line {line}: {what}"
+            raise FileFormatError(msg, value)
+        out[code] = int(value)
     return out
 
 

@@ -18,12 +18,12 @@ import csv
 import re
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary._files import whole
-from adversary.errors import FileFormatError
+from adversary._files import LONGEST_FIELD, whole
+from adversary.errors import FileFormatError, shown
 from adversary.readers.population import BlockCounts
 from adversary.release.queries import PL94_PERSONS
 
@@ -39,6 +39,7 @@ __all__ = ["read_ppmf_persons", "write_ppmf_persons"]
 _BLOCK = {"TABBLKST": 2, "TABBLKCOU": 3, "TABTRACTCE": 6, "TABBLKGRPCE": 1, "TABBLK": 4}
 _ATTRIBUTES = {"GQTYPE_PL": (1, 0, 7), "VOTING_AGE": (1, 1, 2), "CENHISP": (1, 1, 2), "CENRACE": (2, 1, 63)}
 _LINES_AT_ONCE = 200_000
+_LONGEST_HEADER = 10_000  # characters
 _ABOUT = re.compile(r"^\s*#")
 
 
@@ -129,7 +130,7 @@ def _pieces(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
         at = {name: _place(header, name, path) for name in (*_BLOCK, *_ATTRIBUTES)}
         kind = header.index("RTYPE") if "RTYPE" in header else None
         lines = csv.reader(handle, delimiter=mark)
-        while rows := list(islice(lines, _LINES_AT_ONCE)):
+        while rows := _some(lines, (path, start)):
             short = next((i for i, row in enumerate(rows) if len(row) != len(header)), None)
             if short is not None:
                 fields = f"{len(rows[short])} fields for {len(header)} columns"
@@ -146,12 +147,31 @@ def _pieces(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
             start += len(rows)
 
 
+def _some(lines: Any, where: tuple[Path, int]) -> list[list[str]]:
+    """Return the next lines as rows; bytes that are no text, or a quotation mark without its end, are refused."""
+    path, start = where
+    try:
+        rows = list(islice(lines, _LINES_AT_ONCE))
+    except (csv.Error, UnicodeError) as error:
+        msg = f"{path.name} after line {start - 1}: no rows of a CSV file in UTF-8 ({error}): take the Bureau's file"
+        raise FileFormatError(msg, start) from error
+    long = next((i for i, row in enumerate(rows) if max(map(len, row), default=0) > LONGEST_FIELD), None)
+    if long is not None:
+        msg = f"{path.name} line {start + long}: a field of over {LONGEST_FIELD} characters: a quotation mark may lack its end"
+        raise FileFormatError(msg, start + long)
+    return rows
+
+
 def _header(handle: TextIO, path: Path) -> tuple[int, list[str], str]:
     """Line number of the first person, names of the columns, and what stands between them."""
     number = 1
-    line = handle.readline().removeprefix("\ufeff")
-    while _ABOUT.match(line):
-        line, number = handle.readline(), number + 1
+    try:
+        line = handle.readline(_LONGEST_HEADER).removeprefix("\ufeff")
+        while _ABOUT.match(line):
+            line, number = handle.readline(_LONGEST_HEADER), number + 1
+    except UnicodeError as error:
+        msg = f"{path.name}: the header is no text in UTF-8: take the Bureau's file"
+        raise FileFormatError(msg, number) from error
     mark = "|" if line.count("|") > line.count(",") else ","
     names = [name.strip().strip('"').upper() for name in line.rstrip("\r\n").split(mark)]
     if len(names) < len(_BLOCK):
@@ -164,7 +184,8 @@ def _place(header: list[str], name: str, path: Path) -> int:
     spelled = [name, f"{name}{_BLOCK[name]}"] if name in _BLOCK else [name]
     there = next((s for s in spelled if s in header), None)
     if there is None:
-        msg = f"{path.name}: no column {name!r} in the header {', '.join(header)}: a file of units, or of another year"
+        said = shown(", ".join(header))
+        msg = f"{path.name}: no column {name!r} in the header {said}: a file of units, or of another year"
         raise FileFormatError(msg, name)
     return header.index(there)
 
@@ -181,7 +202,7 @@ def _digits(column: NDArray[np.str_], name: str, width: int, where: tuple[Path, 
         line = int(wrong.argmax())
         odd = str(column[line])
         msg = (
-            f"{path.name} line {start + line}: {name} is {odd!r}, but {width} digit{'s are' if width > 1 else ' is'} "
+            f"{path.name} line {start + line}: {name} is {shown(odd)}, but {width} digit{'s are' if width > 1 else ' is'} "
             "expected: leading zeros may be lost, take the Bureau's file"
         )
         raise FileFormatError(msg, odd)

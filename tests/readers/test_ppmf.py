@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from adversary.errors import FileFormatError
 from adversary.readers import ppmf
@@ -115,6 +117,36 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read_ppmf_persons(tmp_path / "nowhere")
     with pytest.raises(FileFormatError, match="a column a code"):
         read_ppmf_persons(put(tmp_path, "x", header="hello"))
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        (b"\xff\xfe" + GOOD.encode(), "in UTF-8"),
+        (b'"' + GOOD.encode() + b"\n" * 2000, "a field of over 1000 characters"),
+        (b"x" * 200_000, "no rows of a CSV file|a field of over 1000 characters"),
+    ],
+)
+def test_bytes_that_are_no_lines_are_refused(tmp_path: Path, tail: bytes, said: str) -> None:
+    path = put(tmp_path, GOOD)
+    path.write_bytes(path.read_bytes() + tail)
+    with pytest.raises(FileFormatError, match=said):
+        read_ppmf_persons(path)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 300), byte=st.binary(min_size=0, max_size=3), cut=st.booleans())
+def test_a_file_with_a_few_bytes_changed_is_read_or_refused(
+    tmp_path: Path, place: int, byte: bytes, cut: bool
+) -> None:
+    path = put(tmp_path, GOOD, GOOD, GOOD)
+    good = path.read_bytes()
+    path.write_bytes(good[:place] + byte + good[place + (0 if cut else len(byte)) :])
+    try:
+        counts = read_ppmf_persons(path)
+    except FileFormatError:
+        return
+    assert counts.total <= 4
 
 
 def test_a_file_without_people_is_empty_and_a_wrong_truth_is_not_written(tmp_path: Path) -> None:
