@@ -9,30 +9,24 @@ Held to account by ``tests/test_batches.py`` (killed and resumed; one worker aga
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
-import re
-import shutil
 import time
 import tracemalloc
-from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary._files import end_with_parent, whole, write_netcdf, write_whole, writing
+from adversary._files import whole, write_netcdf, writing
 from adversary._version import __version__
 from adversary.batches.many import batch
+from adversary.batches.parts import Manifest, run_parts
 from adversary.batches.sources import digest_of, file_digest, needs, open_source
-from adversary.errors import FileFormatError, ScenarioError
+from adversary.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import xarray as xr
 
@@ -40,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchPlan", "batch_to_folder"]
 
-MANIFEST = "manifest.json"
 _SUFFIX = {"netcdf": ".nc", "parquet": ".parquet", "zarr": ".zarr"}
 
 
@@ -166,15 +159,15 @@ def batch_to_folder(  # noqa: PLR0913 - options of one call, all with defaults
         "carry": list(carry),
     }
     if dry_run:
-        there = len(_Manifest(folder, head).parts)
+        there = len(Manifest(folder, head).parts)
         return _measure(job, data.pieces(), folder, data.targets, parts, there, chunk, workers)
     start = time.perf_counter()
     engines: dict[str, None] = {}
     with writing(folder):
-        manifest = _Manifest(folder, head)
+        manifest = Manifest(folder, head)
         done = len(manifest.parts)
         todo = _todo(data.pieces(), manifest, job, parts if progressbar else -1)
-        for number, record in _run(job, todo, folder, workers):
+        for number, record in run_parts(job.write, todo, folder, workers):
             manifest.add(number, record)
         for record in manifest.parts.values():
             engines.update(dict.fromkeys([record["engine"]]))
@@ -264,77 +257,8 @@ def _to_parquet(answer: xr.Dataset, draft: Path) -> None:
     pq.write_table(table, draft)
 
 
-class _Manifest:
-    """``manifest.json``: the question, and each part with the hash of its input and of its bytes."""
-
-    def __init__(self, folder: Path, head: Mapping[str, Any]) -> None:
-        self.folder, self.head = folder, dict(head)
-        self.parts: dict[int, dict[str, Any]] = {}
-        self.seen = 0
-        path = folder / MANIFEST
-        if not path.is_file():
-            return
-        old = _read_manifest(path)
-        wrong = [k for k, v in self.head.items() if old.get(k) != v]
-        if wrong:
-            msg = (
-                f"{folder} holds the answer to another question ({wrong[0]} was {old.get(wrong[0])!r} and is "
-                f"{self.head[wrong[0]]!r}): give another folder, or delete this one"
-            )
-            raise ScenarioError(msg, wrong)
-        for record in old["parts"]:
-            if not _is_record(record):
-                continue
-            file = folder / record["file"]
-            if file.exists() and file_digest(file) == record["sha256"]:
-                self.parts[int(file.stem[5:])] = record
-
-    def add(self, number: int, record: dict[str, Any]) -> None:
-        """Remember a part; the file is replaced in one step."""
-        self.parts[number] = record
-        self._write(complete=False)
-
-    def finish(self) -> None:
-        """Say that nothing is missing; parts of a longer, earlier iterator are taken away."""
-        for number in [k for k in self.parts if k >= self.seen]:
-            stale = self.folder / self.parts.pop(number)["file"]
-            if stale.is_dir():
-                shutil.rmtree(stale)
-            else:
-                stale.unlink(missing_ok=True)
-        self._write(complete=True)
-
-    def _write(self, *, complete: bool) -> None:
-        parts = [self.parts[k] for k in sorted(self.parts)]
-        text = json.dumps({**self.head, "complete": complete, "parts": parts}, indent=1, ensure_ascii=False)
-        write_whole(self.folder / MANIFEST, text + "\n")
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """Read what a folder holds, or refuse: a folder that cannot be understood is not written over."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(found, dict) and isinstance(found.get("parts"), list):
-            return found
-        why = "no parts are listed"
-    except (OSError, ValueError, RecursionError) as error:
-        why = str(error)
-    msg = f"{path}: not the manifest of a batch ({why}): give another folder, or delete this one"
-    raise FileFormatError(msg, path)
-
-
-def _is_record(record: Any) -> bool:
-    """Whether an entry of a manifest names a part of this folder; any other part is computed again."""
-    return (
-        isinstance(record, dict)
-        and re.fullmatch(r"part-\d{6,}\.\w+", str(record.get("file"))) is not None
-        and isinstance(record.get("targets"), int)
-        and {"engine", "input", "sha256"} <= set(record)
-    )
-
-
 def _todo(
-    pieces: Iterator[xr.Dataset], manifest: _Manifest, job: _Job, total: int | None
+    pieces: Iterator[xr.Dataset], manifest: Manifest, job: _Job, total: int | None
 ) -> Iterator[tuple[int, xr.Dataset]]:
     """Yield the pieces that no sound part answers yet."""
     if total != -1:
@@ -352,31 +276,6 @@ def _todo(
             msg = f"the targets have no column {missing[0]!r} to carry: they have {', '.join(map(str, piece.variables))}"
             raise ScenarioError(msg, missing)
         yield number, piece
-
-
-def _run(
-    job: _Job, todo: Iterator[tuple[int, xr.Dataset]], folder: Path, workers: int
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    for draft in (
-        *folder.glob(".part-*"),
-        *folder.glob(f".{MANIFEST}.*"),
-    ):  # left behind by a run that was killed
-        with contextlib.suppress(OSError):
-            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
-    if workers == 1:
-        for number, piece in todo:
-            yield number, job.write(piece, folder, number)
-        return
-    waiting: deque[tuple[int, Future[dict[str, Any]]]] = deque()
-    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=end_with_parent) as pool:
-        for number, piece in todo:
-            waiting.append((number, pool.submit(job.write, piece, folder, number)))
-            if len(waiting) >= 2 * workers:  # memory is bounded by the pieces under way
-                first, future = waiting.popleft()
-                yield first, future.result()
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
 
 
 def _measure(  # noqa: PLR0913, PLR0917 - all that the plan repeats

@@ -97,7 +97,7 @@ class BlockAnswers:
     @property
     def geocode(self) -> NDArray[np.str_]:
         """Code of each target's block, text."""
-        return self.counts.spine.geocodes[self.unit]
+        return np.array(self.counts.spine.geocodes[self.unit].tolist(), np.str_)
 
     def interval(self, mass: float = 0.9) -> tuple[Ints, Ints]:
         """Smallest and largest count of a central interval of each target's block, for one who knows nobody in it.
@@ -175,7 +175,7 @@ def level_codes(spine: Spine, units: Ints) -> dict[str, NDArray[np.str_]]:
             at = np.flatnonzero((here >= 0) & (spine.level_of[here] == k))
             out[name][at] = spine.geocodes[here[at]]
         here = np.where(here >= 0, spine.parents[here], -1)
-    return out
+    return {name: np.array(code.tolist(), np.str_) for name, code in out.items()}
 
 
 @dataclass(frozen=True, eq=False)
