@@ -16,13 +16,14 @@ from adversary.errors import BudgetError, ModelError
 from adversary.geography.blocks import BlockTable
 from adversary.geography.bypass import bypass_only_children
 from adversary.geography.das import aian_spine, conventional_spine, optimized_spine
-from adversary.geography.plans import level_shares, query_shares
+from adversary.geography.plans import level_shares, query_noise, query_shares
 from adversary.geography.spine import Spine
 from adversary.privacy import discrete_gaussian as dg
 from adversary.privacy.budget import Allocation
 from adversary.readers.baf import read_baf
 from adversary.risk import expected_uniqueness
 from adversary.samplers.leaf_prior import LeafPrior
+from adversary.spine_attack import measurements_of
 from adversary.spine_risk import (
     UniquePerson,
     difference_lines,
@@ -158,6 +159,34 @@ def test_knowing_that_counts_are_few_tells_her_more_than_knowing_nothing() -> No
         spine, ONE, 1, UniquePerson("total", others=LeafPrior.poisson(0.05), draws=10, seed=1)
     ).summary()
     assert few["right_even"] > nothing["right_even"] + 5 * few["right_even_mcse"]
+
+
+def test_information_is_half_the_precision_of_dense_least_squares_on_three_levels() -> None:
+    rng = np.random.default_rng(2)
+    rows = [(a, b, c) for a in range(2) for b in range(rng.integers(1, 4)) for c in range(rng.integers(1, 4))]
+    table = {
+        "county": [f"{a}" for a, _, _ in rows],
+        "tract": [f"{a}{b}" for a, b, _ in rows],
+        "block": [f"{a}{b}{c}" for a, b, c in rows],
+    }
+    spine = bypass_only_children(Spine.from_blocks(table, {"county": "1/5", "tract": "1/2", "block": "3/10"}))
+    mixes = {
+        "county": {"total": "1/2", "sex": "1/2"},
+        "tract": {"sex": 1},
+        "block": {"sex": "1/3", "total": "2/3"},
+    }
+    found = spine_risk(spine, mixes, 2, UniquePerson("sex"))
+    noise = query_noise(spine, mixes, 2, "sex")
+    np.testing.assert_allclose(noise, measurements_of(spine, mixes, 2, query="sex"))
+    incidence = np.zeros((len(spine), spine.leaves.size))
+    for i, leaf in enumerate(spine.leaves.tolist()):
+        incidence[spine.path(leaf), i] = 1
+    seen = np.isfinite(noise)
+    information = incidence[seen].T @ (incidence[seen] / noise[seen, None])
+    precision = 1 / np.diag(np.linalg.inv(information))
+    np.testing.assert_allclose(found.own_information + found.outside_information, precision / 2, rtol=1e-10)
+    # and the best test is right as the Gaussian says, nearly
+    assert found.right_even == pytest.approx(found.right_even_gaussian, abs=0.02)
 
 
 def lone_block() -> Spine:

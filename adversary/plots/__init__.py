@@ -11,12 +11,14 @@ from adversary.plots.reconstruction import (
     plot_solution_variability,
 )
 from adversary.plots.risks import plot_frontier, plot_risks
+from adversary.plots.spines import plot_entity_distances, plot_spine_accuracy, plot_spine_risk
 from adversary.plots.studies import plot_rank_counts, plot_sensitivity
 
 __all__ = [
     "plot_agreement",
     "plot_by_count",
     "plot_count_posterior",
+    "plot_entity_distances",
     "plot_flagged_blocks",
     "plot_frontier",
     "plot_precision_recall",
@@ -25,4 +27,6 @@ __all__ = [
     "plot_risks",
     "plot_sensitivity",
     "plot_solution_variability",
+    "plot_spine_accuracy",
+    "plot_spine_risk",
 ]

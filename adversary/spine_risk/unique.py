@@ -11,8 +11,9 @@ Blocks with the same own counts under the same parent are alike; each kind is wo
 
 * ``others=None``: she believes nothing about other blocks (any whole number, negative ones too, alike). Then the outside is one
   number with a known variance (two passes over the tree), so no truth need be assumed. The own counts are summed over their
-  lattices, at most two; the outside, and own counts beyond two, are taken as Gaussian. That is an approximation: exact to 1e-6
-  where noise parameters are 1 or more (a test says how good), and named in ``method``.
+  lattices, at most two; the outside, and own counts beyond two, are taken as Gaussian. That is an approximation, named in
+  ``method``: where noise parameters are 1 or more the posterior is right to 1e-6, and P[right], which jumps where the odds are
+  even, to 1e-3 in trees of two or three leaves and better in larger ones (tests sum every release).
 * ``others=LeafPrior``: a prior of every other block's count, none negative. Truths and releases are drawn from it, and
   :func:`adversary.samplers.tree.solve_tree` is run on the whole spine; every leaf of every draw serves, own counts are summed.
   Means come with Monte Carlo standard errors.
