@@ -174,6 +174,7 @@ def test_compare_writes_tables_figures_and_says_what_was_assumed(table, tmp_path
     assert rows[0]["GEOID20"] == "010010001001000"
     places = {r["spine"]: r["mean"] for r in data["accuracy"] if r["kind"] == "place"}
     assert places["optimised"] < places["conventional"]
+    assert all(r["mean"] == pytest.approx(0, abs=1e-6) for r in data["accuracy"] if r["kind"] == "state")
     text = call("compare", table).stdout
     assert "nothing believed of other blocks" in text
     assert "query 'detailed', prior 0.1" in text
@@ -273,6 +274,7 @@ def test_a_spine_without_a_budget_is_shown_and_promises_nothing(tmp_path):
         (["--prior", "half"], "--prior must be a number"),
         (["--query", "income"], "no measured level asks the query 'income'"),
         (["--allocation", "2020-dhc-persons"], "primitive geography"),
+        (["--allocation", "2020-pl94-units"], "housing units, whose number is published as it is"),
     ],
 )
 def test_comparisons_that_cannot_be_are_one_sentence(table, arguments, words):

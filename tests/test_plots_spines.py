@@ -26,6 +26,8 @@ def test_accuracy_has_a_point_at_the_mean_and_a_line_to_the_largest():
     assert ends == [[1.9, 2.1], [107.0, 148.0], [2.1, 2.2], [2.5, 3.9]]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["county", "place"]
     assert ax.get_xscale() == "log"
+    exact = tuple(AccuracyRow(name, "state", 1, 0.0, 0.0, 0.0) for name in ("conventional", "optimised"))
+    assert plot_spine_accuracy(Accuracy((*exact, *ROWS), {})).lines[0].get_xdata().tolist() == [1.9, 107.0]
     only = plot_spine_accuracy(Accuracy(ROWS, {}), kinds=["place"])
     assert only.lines[0].get_xdata().tolist() == [107.0]
 

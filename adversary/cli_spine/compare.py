@@ -69,11 +69,17 @@ def compare(
 ) -> None:
     """Hold the conventional, the AIAN and the optimised spine of the same blocks and budget against each other.
 
-    Accuracy: standard deviations of the least-squares totals of counties, tracts, places, ... Risk: a person alone in her cell of
-    her block, in every block. With --out: accuracy.csv, distances.csv, risk_by_block.csv, risk_map.csv (one row a GEOID20, to
+    Accuracy: standard deviations of the least-squares totals of counties, tracts, places, ..., state totals known. Risk: a person
+    alone in her cell of her block, in every block. With --out: accuracy.csv, distances.csv, risk_by_block.csv, risk_map.csv (one row a GEOID20, to
     join to a map) and three figures.
     """
-    from adversary.geography.accuracy import KINDS, area_codes, compare_accuracy, rows_of_leaves
+    from adversary.geography.accuracy import (
+        KINDS,
+        area_codes,
+        compare_accuracy,
+        rows_of_leaves,
+        with_state_totals,
+    )
     from adversary.geography.das import aian_spine, conventional_spine, optimized_spine
     from adversary.geography.off_spine import entity_distances
     from adversary.geography.plans import level_shares, query_shares, strategies_of
@@ -95,12 +101,22 @@ def compare(
     if "Prim" in shares:
         msg = f"{allocation} is of a spine with primitive geography, which no other spine has the levels of: take a PL 94-171 one"
         raise BudgetError(msg, allocation)
+    if "units" in allocation.lower():
+        msg = f"{allocation} is of housing units, whose number is published as it is in every block: take one of persons"
+        raise BudgetError(msg, allocation)
     spines = {
         "conventional": conventional_spine(blocks, shares),
         "AIAN": aian_spine(blocks, shares),
         "optimised": optimized_spine(blocks, shares),
     }
-    accuracy = compare_accuracy(spines, blocks, lambda s: strategies_of(s, split), split.total, kinds=KINDS)
+    accuracy = compare_accuracy(
+        {name: with_state_totals(s) for name, s in spines.items()},
+        blocks,
+        lambda s: strategies_of(s, split),
+        split.total,
+        kinds=KINDS,
+        exact=lambda s: s.units("State_Total"),
+    )
     risks = [spine_risk(s, query_shares(s, split), split.total, person, n) for n, s in spines.items()]
     distances = {
         kind: {
@@ -111,7 +127,7 @@ def compare(
     }
     distances = {kind: found for kind, found in distances.items() if next(iter(found.values()))}
     lines = [
-        "standard deviation of totals: mean (largest)",
+        "standard deviation of totals: mean (largest); state totals are published as they are",
         *accuracy.lines(),
         "",
         "off-spine entity distance: mean (largest)",

@@ -47,6 +47,7 @@ __all__ = [
     "contracted_estimate",
     "entity_variances",
     "rows_of_leaves",
+    "with_state_totals",
     "write_distances",
 ]
 
@@ -170,6 +171,33 @@ def contracted_estimate(spine: Spine, noise: NDArray[np.float64]) -> tuple[Contr
     return merged, two_pass(merged.spine.parents, np.zeros(variance.size), variance)
 
 
+def with_state_totals(spine: Spine) -> Spine:
+    """Return the spine with a unit for every whole state, unmeasured, above the parts of a state.
+
+    The total of a state is published as it is, that of its part inside AIAN areas is not. With
+    ``exact=lambda s: s.units("State_Total")`` :func:`compare_accuracy` takes it as known.
+
+    Parameters
+    ----------
+    spine
+        A spine with the level ``State``, whose codes end in the state's FIPS.
+
+    Returns
+    -------
+    Spine
+        With the level ``State_Total`` above ``State``.
+
+    Examples
+    --------
+    >>> from adversary.geography.blocks import BlockTable
+    >>> from adversary.geography.das import aian_spine
+    >>> with_state_totals(aian_spine(BlockTable(["440010301001000", "440010301001001"], aiannhce=["", "2415"])))
+    <Spine State_Total > State > County > Tract > Block_Group > Block: 11 units, 2 leaves>
+    """
+    states = [str(code)[-2:] for code in spine.geocodes[spine.units("State")]]
+    return spine.insert_level("State_Total", "State", np.array(states, str))
+
+
 def entity_variances(
     spine: Spine, estimate: TreeEstimate, labels: NDArray[np.str_]
 ) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
@@ -225,8 +253,10 @@ def entity_variances(
         keys, inverse = np.unique(ent * n + spine.parents[unit], return_inverse=True)
         first, second = np.bincount(inverse, own, keys.size), np.bincount(inverse, coef * own, keys.size)
         ent, unit = keys // n, keys % n
-        coef = first * share[unit]
-        np.add.at(out, ent, np.maximum(second - first * coef, 0.0))
+        # an area that holds all of a unit has its coefficient 1 to the last digit, and nothing is left within
+        whole_unit = np.bincount(inverse, coef == 1.0, keys.size) == spine.n_children[unit]
+        coef = np.where(whole_unit, 1.0, first * share[unit])
+        np.add.at(out, ent, np.where(whole_unit, 0.0, np.maximum(second - first * coef, 0.0)))
     np.add.at(out, ent, coef**2 * v[unit])
     return names, out
 

@@ -25,7 +25,7 @@ def plot_spine_accuracy(accuracy: Any, *, kinds: Sequence[str] | None = None, ax
     accuracy
         What :func:`adversary.geography.accuracy.compare_accuracy` returns.
     kinds
-        Kinds of area, top to bottom; default: all.
+        Kinds of area, top to bottom; default: all that are not known exactly.
     ax
         Axes to draw on; new ones where left out.
 
@@ -35,8 +35,9 @@ def plot_spine_accuracy(accuracy: Any, *, kinds: Sequence[str] | None = None, ax
         A point is the mean over areas, the line to its right reaches the largest; the abscissa is logarithmic.
     """
     ax = axes(ax, (6.4, 4.2))
-    shown = list(kinds or accuracy.kinds)
     spines = accuracy.spines
+    # what is published as it is has no place on a logarithmic scale
+    shown = list(kinds or [k for k in accuracy.kinds if any(accuracy.row(s, k).most > 0 for s in spines)])
     step = 0.7 / max(len(spines), 1)
     for i, spine in enumerate(spines):
         rows = [accuracy.row(spine, kind) for kind in shown]

@@ -18,6 +18,7 @@ from adversary.geography.accuracy import (
     contracted_estimate,
     entity_variances,
     rows_of_leaves,
+    with_state_totals,
     write_distances,
 )
 from adversary.geography.blocks import BlockTable
@@ -88,6 +89,25 @@ def test_places_gain_an_order_of_magnitude_and_tabulation_block_groups_lose_it(c
     assert 1 < mean("county", "AIAN") / mean("county", "conventional") < 1.5
     assert mean("tract", "optimised") == pytest.approx(mean("tract", "conventional"), rel=0.3)
     assert mean("block", "optimised") == pytest.approx(mean("block", "conventional"), rel=0.05)
+
+
+def test_a_states_total_that_is_published_is_known_and_helps_its_counties(compared: Accuracy) -> None:
+    blocks, shares = synthetic_state(), level_shares(PERSONS)
+    for nation in (True, False):
+        own = shares if nation else {k: v for k, v in shares.items() if k != "US"}
+        spine = with_state_totals(aian_spine(blocks, own))
+        assert spine.codes(spine.units("State_Total")) == ["45"]
+        assert spine.children(spine.index("45", "State_Total")).size == 2
+        known = compare_accuracy(
+            {"AIAN": spine},
+            blocks,
+            lambda s: strategies_of(s, PERSONS),
+            PERSONS.total,
+            exact=lambda s: s.units("State_Total"),
+        )
+        assert known.row("AIAN", "state").most == pytest.approx(0.0, abs=1e-6)
+        assert known.row("AIAN", "county").mean < compared.row("AIAN", "county").mean
+        assert known.row("AIAN", "all AIAN areas").mean < compared.row("AIAN", "all AIAN areas").mean
 
 
 def test_all_areas_in_one_pass_are_the_areas_one_by_one_and_dense_least_squares() -> None:
