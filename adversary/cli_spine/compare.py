@@ -70,8 +70,8 @@ def compare(
     """Hold the conventional, the AIAN and the optimised spine of the same blocks and budget against each other.
 
     Accuracy: standard deviations of the least-squares totals of counties, tracts, places, ..., state totals known. Risk: a person
-    alone in her cell of her block, in every block. With --out: accuracy.csv, distances.csv, risk_by_block.csv, risk_map.csv (one row a GEOID20, to
-    join to a map) and three figures.
+    alone in her cell of her block, in every block. With --out: accuracy.csv, distances.csv, risk_by_block.csv, risk_map.csv (one
+    row a GEOID20, to join to a map) and three figures.
     """
     from adversary.geography.accuracy import (
         KINDS,
