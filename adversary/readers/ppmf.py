@@ -24,7 +24,7 @@ import numpy as np
 
 from adversary._files import LONGEST_FIELD, whole
 from adversary.errors import FileFormatError, shown
-from adversary.readers.population import BlockCounts
+from adversary.readers._tally import Tally
 from adversary.release.queries import PL94_PERSONS
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from numpy.typing import NDArray
+
+    from adversary.readers.population import BlockCounts
 
 __all__ = ["read_ppmf_persons", "write_ppmf_persons"]
 
@@ -69,6 +71,7 @@ def read_ppmf_persons(paths: str | Path | Sequence[str | Path], *, progressbar: 
     Examples
     --------
     >>> import tempfile
+    >>> from adversary.readers.population import BlockCounts
     >>> people = BlockCounts.of(["4400103010011000"], [64], [3], PL94_PERSONS)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = write_ppmf_persons(Path(folder) / "2020_ppmf_person_44.csv", people)
@@ -77,35 +80,13 @@ def read_ppmf_persons(paths: str | Path | Sequence[str | Path], *, progressbar: 
     """
     from tqdm import tqdm
 
-    keys, counts = np.zeros((2, 0), np.int64), np.zeros(0, np.int64)
+    tally = Tally()
     with tqdm(unit="person", unit_scale=True, disable=not progressbar) as bar:
         for path in _files(paths):
-            waiting, held = [keys], [counts]
             for block, cell in _pieces(path):
-                found, times = _merged([np.stack([block, cell])], [np.ones(block.size, np.int64)])
-                waiting.append(found)
-                held.append(times)
+                tally.add(block, cell)
                 bar.update(block.size)
-                if sum(w.shape[1] for w in waiting[1:]) > max(waiting[0].shape[1], 10 * _LINES_AT_ONCE):
-                    first, second = _merged(waiting, held)
-                    waiting, held = [first], [second]
-            keys, counts = _merged(waiting, held)
-    codes = np.array([f"{b:016d}" for b in np.unique(keys[0]).tolist()], np.str_)
-    place = np.searchsorted(np.unique(keys[0]), keys[0])
-    return BlockCounts.of(codes[place] if codes.size else codes, keys[1], counts, PL94_PERSONS)
-
-
-def _merged(
-    keys: list[NDArray[np.int64]], counts: list[NDArray[np.int64]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Add up the counts of equal (block, cell)."""
-    both, count = np.concatenate(keys, axis=1), np.concatenate(counts)
-    order = np.lexsort((both[1], both[0]))
-    both, count = both[:, order], count[order]
-    if not count.size:
-        return both, count
-    first = np.flatnonzero(np.r_[True, (np.diff(both, axis=1) != 0).any(axis=0)])
-    return both[:, first], np.add.reduceat(count, first)
+    return tally.result(16, PL94_PERSONS)
 
 
 def _files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -267,6 +248,15 @@ def write_ppmf_persons(path: str | Path, counts: BlockCounts) -> Path:
     ------
     FileFormatError
         For another histogram, or codes that are not a block's.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from adversary.readers.population import BlockCounts
+    >>> people = BlockCounts.of(["4400103010011000"], [64], [3], PL94_PERSONS)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_ppmf_persons(Path(folder) / "2020_ppmf_person_44.csv", people).name
+    '2020_ppmf_person_44.csv'
     """
     if counts.histogram is not PL94_PERSONS:
         msg = f"a PPMF has the {PL94_PERSONS.cells:,} cells of the redistricting data, got {counts.histogram.cells:,}"
