@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import os
 import shutil
 import uuid
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOCK",
+    "check_hdf5",
     "csv_rows",
     "end_with_parent",
     "make_folder",
@@ -43,6 +45,10 @@ LOCK = ".lock"
 
 LONGEST_FIELD = 1000
 """Characters of one field: more is a quotation mark without its end, and a column of such fields fills the memory."""
+
+
+CHECKSUM = b"\nadversary sha256 "
+"""Stands between the netCDF file and its SHA-256 in hexadecimal digits; every reader of netCDF stops before it."""
 
 
 def read_text(path: str | Path, encoding: str = "utf-8-sig") -> str:
@@ -64,6 +70,45 @@ def read_text(path: str | Path, encoding: str = "utf-8-sig") -> str:
         raise FileFormatError(msg, path) from error
     except OSError as error:
         msg = f"{path}: cannot be read ({error.strerror or error})"
+        raise FileFormatError(msg, path) from error
+
+
+def check_hdf5(path: str | Path) -> None:
+    """Refuse a damaged netCDF file before it is read.
+
+    HDF5 can turn for ever, or bring the process down, on a few changed bytes. What :func:`write_netcdf` wrote ends with a
+    checksum, which is compared first, so that HDF5 never sees a damaged file of ours. Of any other file groups, attributes and
+    the shapes of variables are read (h5netcdf would leave a traceback of its own on standard error); the values are not.
+
+    Raises
+    ------
+    FileFormatError
+        For what is no netCDF-4 file, a damaged one, or one that was changed after it was written.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror or error})"
+        raise FileFormatError(msg, path) from error
+    body, found, said = data.rpartition(CHECKSUM)
+    if found:
+        if said != hashlib.sha256(body).hexdigest().encode():
+            msg = f"{path}: damaged, or changed after it was saved (its checksum differs): make it again"
+            raise FileFormatError(msg, path)
+        return
+    import h5py  # type: ignore[import-untyped]
+
+    def look(_: str, item: Any) -> None:
+        list(item.attrs.items())
+        if isinstance(item, h5py.Dataset):
+            repr((item.shape, item.dtype, item.maxshape))
+
+    try:
+        with h5py.File(path, "r") as file:
+            look("/", file)
+            file.visititems(look)
+    except (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
+        msg = f"{path}: no netCDF file, or a damaged one ({str(error)[:200]}): write it again"
         raise FileFormatError(msg, path) from error
 
 
@@ -186,7 +231,7 @@ def write_whole(path: str | Path, data: bytes | str) -> Path:
 
 
 def write_netcdf(path: str | Path, data: Any) -> Path:
-    """Write a Dataset or DataTree as netCDF, whole or not at all.
+    """Write a Dataset or DataTree as netCDF, whole or not at all, with a checksum behind the end that HDF5 knows of.
 
     The file is made in memory first: HDF5 that finds no room on the disk brings the process down (a segmentation fault). The
     copy as ``bytes`` lets go of xarray's view at once, which Python 3.12.1 cannot always collect without crashing.
@@ -196,7 +241,8 @@ def write_netcdf(path: str | Path, data: Any) -> Path:
     FileFormatError
         As :func:`whole`.
     """
-    return write_whole(path, bytes(data.to_netcdf(engine="h5netcdf")))
+    body = bytes(data.to_netcdf(engine="h5netcdf"))
+    return write_whole(path, body + CHECKSUM + hashlib.sha256(body).hexdigest().encode())
 
 
 @contextlib.contextmanager
