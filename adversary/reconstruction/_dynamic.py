@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from adversary.reconstruction._reduced import Reduced
 
-__all__ = ["Graph", "Layer", "order_classes", "solve"]
+__all__ = ["Graph", "Layer", "group_rows", "order_classes", "solve"]
 
 _FREE = -(2**40)  # stands for the sum of a row that can no longer be broken
 _FAR = 2**40
@@ -297,7 +297,7 @@ class _Growing:
                 log += p.potentials[int(rows[j])].at(after[:, j])
         stay = ~closed
         stay[0] = i + 1 < len(self.order)
-        key = _group(after[:, stay])
+        key = group_rows(after[:, stay])
         sort = np.argsort(key, kind="stable")
         source, taken, log = source[sort], taken[sort], log[sort]
         starts = np.flatnonzero(np.diff(key[sort], prepend=-1))
@@ -326,7 +326,7 @@ class _Growing:
         return keep, free
 
 
-def _group(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def group_rows(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a number for every distinct row of a table, in whole numbers (no hashing), int64, shape (E,)."""
     key = np.zeros(len(values), dtype=np.int64)
     size = 1
@@ -368,6 +368,9 @@ def solve(
     """
     if problem.impossible is not None:
         return Graph(problem, None, -np.inf)
+    if not problem.members:  # nobody lives here
+        nobody = np.zeros(1, np.int64)
+        return Graph(problem, (), sum(float(p.at(nobody)[0]) for p in problem.potentials.values()))
     growing = _Growing(problem, order_classes(problem))
     layers, kept = [], 0.0
     constant = sum(

@@ -27,6 +27,8 @@ import numpy as np
 
 from adversary.errors import ModelError, UnsupportedModelError
 from adversary.reconstruction import _dynamic
+from adversary.reconstruction import _sampled as sampled
+from adversary.reconstruction._diagnostics import ess
 from adversary.reconstruction._reduced import (
     LIKELIHOODS,
     Reduced,
@@ -66,12 +68,16 @@ class Effort:
         peak).
     chains, sweeps
         Of the sampler: independent ladders of chains, and sweeps of each after as many again for warming up.
+        One sweep is a move or two of every household on every rung.
+    doublings
+        How often the sampler begins again with twice the sweeps while a check fails.
     """
 
     states: int = 400_000
     megabytes: float = 1_000.0
     chains: int = 4
-    sweeps: int = 4_000
+    sweeps: int = 1_000
+    doublings: int = 2
 
     def __post_init__(self) -> None:
         if not (self.states >= 1 and self.megabytes > 0 and self.chains >= 2 and self.sweeps >= 100):
@@ -262,6 +268,13 @@ class HouseholdPosterior:
             return float(self._graph.pmf(its, 1)[1])
         return float((self.draws[..., its].sum(axis=-1) > 0).mean())
 
+    def mcse(self, harm: Picked) -> float:
+        """Return the Monte Carlo standard error of `probability`; 0 if exact, nan if no chain ever changed."""
+        if self._graph is not None:
+            return 0.0
+        event = (self.draws[..., self.configurations.mask(harm)].sum(axis=-1) > 0).astype(float)
+        return math.sqrt(event.var() / ess(event))
+
     def expected_number(self, harm: Picked) -> float:
         """Return the expected number of households with the harm."""
         return float(self.expected[self.configurations.mask(harm)].sum())
@@ -363,7 +376,7 @@ def household_posterior(  # noqa: PLR0913
     UnsupportedModelError
         ``method="exact"`` and the limits do not suffice.
     SamplingError
-        The sampler found no block, or its chains never met.
+        The sampler found too few blocks, or no list came all the way up its rungs: nothing could be checked.
 
     Notes
     -----
@@ -412,8 +425,14 @@ def household_posterior(  # noqa: PLR0913
             blocks = graph.draw(draws, rng)[None]
             found = (present, expected, blocks, graph.log_evidence, _exact_checks(graph), name)
             return HouseholdPosterior(constraints, noisy, prior, "exact", *found, graph)
-    msg = "the sampler is not here yet"
-    raise UnsupportedModelError(msg, method)
+    counts, verdict = sampled.run(problem, effort, draws, rng, progressbar=progressbar)
+    if counts is None:
+        raise _impossible(problem, constraints, p)
+    blocks, (present, expected) = sampled.written_out(problem, counts, rng)
+    checks = (*verdict, _validation())
+    return HouseholdPosterior(
+        constraints, noisy, prior, "tempering", present, expected, blocks, math.nan, checks, name
+    )
 
 
 def _normalised(shares: ArrayLike, size: int) -> NDArray[np.float64]:
