@@ -15,6 +15,7 @@ import numpy as np
 from adversary.errors import BudgetError, FileFormatError
 from adversary.geography._tree import common_denominator
 from adversary.geography.blocks import text_codes
+from adversary.privacy.budget import Rho
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +43,7 @@ Arrays = tuple[tuple[str, ...], "NDArray[np.str_]", "NDArray[np.int64]", "NDArra
 def exact(value: Any, name: str) -> Fraction:
     """Return a budget as an exact fraction: a decimal is taken as it is written, 0.1 as 1/10."""
     try:
-        fraction = Fraction(str(value)) if isinstance(value, float) else Fraction(value)
+        fraction = Fraction(str(value)) if isinstance(value, float | Rho) else Fraction(value)
     except (ValueError, TypeError, ZeroDivisionError, OverflowError):
         msg = (
             f"{name} must be a finite number, got {value!r}: write a Fraction, an int or text such as "

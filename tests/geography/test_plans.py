@@ -86,3 +86,9 @@ def test_persons_and_units_are_told_apart_by_their_queries() -> None:
     )
     assert strategies_of(units, Allocation.load("2020-pl94-units"))["Tract"].histogram.cells == 2
     assert one_query(spine)["Block"].alphas == {"total": Fraction(1)}
+
+
+def test_an_allocations_own_budget_is_a_budget_for_a_spine() -> None:
+    spine = chain()
+    assert spine.rho_between("440010002001001", None, PERSONS.total) == PERSONS.total.fraction / 2
+    assert spine.table(PERSONS.total)[0]["sigma2"] == 1 / (PERSONS.total.fraction * PERSONS.level["nation"])
