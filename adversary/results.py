@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from adversary._files import write_netcdf
+from adversary._files import check_hdf5, write_netcdf
 from adversary.errors import FileFormatError, ModelError
 from adversary.release.measurement import Release
 
@@ -419,10 +419,11 @@ class AttackResult:
         if not path.is_file():
             msg = f"{path}: there is no such file: give the path of a saved result (.nc)"
             raise FileFormatError(msg, path)
+        check_hdf5(path)
         try:
             with xr.open_datatree(path, engine="h5netcdf") as opened:
                 tree = opened.load()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError) as error:
             msg = f"{path}: not a saved result ({error})"
             raise FileFormatError(msg, path) from error
         if int(tree.attrs.get("schema_version", -1)) != SCHEMA_VERSION or "answer" not in tree.children:

@@ -105,7 +105,7 @@ def test_a_sampled_answer_has_its_standard_error():
     ("make", "words"),
     [
         (lambda p: p / "none.nc", "no such file"),
-        (lambda p: _write(p / "text.nc", b"not netcdf"), "not a saved result"),
+        (lambda p: _write(p / "text.nc", b"not netcdf"), "no netCDF file"),
         (lambda p: _other(p / "other.nc"), "not a result of this version"),
     ],
     ids=["missing", "text", "other"],

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from adversary._files import csv_rows
+from adversary._files import check_hdf5, csv_rows
 from adversary.errors import AdversaryError, FileFormatError, ScenarioError, shown
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def _open_file(path: Path, chunk: int) -> Source:
     kind = path.suffix.lower()
     with _named(path):
         if kind == ".nc":
+            check_hdf5(path)
             return _of_dataset(xr.open_dataset(path, engine="h5netcdf"), file_digest(path), chunk, path)
         if kind == ".zarr":
             needs("zarr", "reading .zarr")

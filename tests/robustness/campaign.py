@@ -35,7 +35,9 @@ class Folders:
 
 
 def steps(r):
-    return [(r.choice(fuzz.OPS), r.randrange(2**20), r.randrange(2**16)) for _ in range(r.choice([1, 1, 1, 2, 3]))]
+    return [
+        (r.choice(fuzz.OPS), r.randrange(2**20), r.randrange(2**16)) for _ in range(r.choice([1, 1, 1, 2, 3]))
+    ]
 
 
 def cell(r):
