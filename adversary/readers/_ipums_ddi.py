@@ -145,7 +145,7 @@ def _tree(path: Path) -> ET.Element:
         parser.Parse(data, True)
         return builder.close()
     except (expat.ExpatError, UnicodeError, AssertionError, LookupError) as error:
-        msg = f"{path.name} is no XML ({error}): download the extract's DDI codebook again"
+        msg = f"{path.name} is no XML ({shown(str(error))}): download the extract's DDI codebook again"
         raise FileFormatError(msg, path.name) from error
 
 

@@ -388,9 +388,7 @@ def _rows(lines: Any, file: Path, start: int, n: int) -> list[list[str]]:
     try:
         rows = list(islice(lines, n))
     except (csv.Error, UnicodeError) as error:
-        msg = (
-            f"{file.name} after line {start - 1}: no rows of a CSV file in UTF-8 ({error}): take IPUMS's file"
-        )
+        msg = f"{file.name} after line {start - 1}: no rows of a CSV file in UTF-8 ({shown(str(error))}): take IPUMS's file"
         raise FileFormatError(msg, start) from error
     if start == 1 and not rows:
         msg = f"{file.name} is empty: take IPUMS's file"
@@ -418,7 +416,7 @@ def _numbers(column: Sequence[str], name: str, where: tuple[Path, int]) -> NDArr
     if bad is not None:
         said = f"{name} is {shown(column[bad])}, but a whole number is expected"
         _refuse_row(where[0], where[1], bad, said, column[bad])
-    return np.array([int(c) for c in column], np.int64)
+    return np.array([int(c.strip()) for c in column], np.int64)  # int() alone strips fewer characters
 
 
 def _notes(state: _Reading, counts: BlockCounts) -> tuple[str, ...]:

@@ -134,7 +134,7 @@ def _some(lines: Any, where: tuple[Path, int]) -> list[list[str]]:
     try:
         rows = list(islice(lines, _LINES_AT_ONCE))
     except (csv.Error, UnicodeError) as error:
-        msg = f"{path.name} after line {start - 1}: no rows of a CSV file in UTF-8 ({error}): take the Bureau's file"
+        msg = f"{path.name} after line {start - 1}: no rows of a CSV file in UTF-8 ({shown(str(error))}): take the Bureau's file"
         raise FileFormatError(msg, start) from error
     long = next((i for i, row in enumerate(rows) if max(map(len, row), default=0) > LONGEST_FIELD), None)
     if long is not None:
