@@ -128,6 +128,22 @@ def siblings():
     return scenario, release, weights
 
 
+def on_spine():
+    counts = {"block": 2, "siblings": [1], "cousins": [0, -1], "block_group": 4, "other_groups": 2, "tract": 5}
+    release = Release.from_counts(counts, sigma2=1.5)
+    scenario = load("on_spine").assuming(known=1, present=Prior("Bernoulli", p=0.6))
+    cousins = {}
+    for a, b in itertools.product(range(50), repeat=2):
+        cousins.setdefault(a + b, []).append(noise(0, a, 1.5) + noise(-1, b, 1.5))
+    weights = []
+    for x, y in itertools.product((0, 1), range(50)):
+        near = bernoulli(x, 0.6) + noise(2, 1 + x, 1.5) + noise(1, y, 1.5) + noise(4, 1 + x + y, 1.5)
+        for total, far in cousins.items():
+            above = noise(2, total, 1.5) + noise(5, 1 + x + y + total, 1.5)
+            weights.extend((x, near + above + w) for w in far)
+    return scenario, release, weights
+
+
 def presence_total():
     release = Release.from_counts({"block": 3}, sigma2=1.5)
     scenario = load("presence_total").assuming(present=Prior("Bernoulli", p=0.6))
@@ -186,6 +202,7 @@ CASES = {
     "couple": couple,
     "two_level": two_level,
     "two_level, Poisson": lambda: two_level(Prior("Poisson", mu=1.7)),
+    "on_spine": on_spine,
     "path": path,
     "siblings": siblings,
     "presence_total": presence_total,
