@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from adversary.errors import FileFormatError
+from adversary.errors import FileFormatError, shown
 from adversary.readers._pl94_layout import (
     AXES,
     GEO_COLUMNS,
@@ -344,12 +344,12 @@ def _whole(text: str, where: str, rule: str = "a count is a whole number, 0 or m
         return int(text)
     text = text.strip()
     if re.fullmatch(r"[0-9]+(\.0*)?", text):
-        value = int(text.split(".", maxsplit=1)[0])
-        if value < LIMIT:
-            return value
-        msg = f"{where} is {text}: counts of 2^53 and more cannot be kept exactly"
+        digits = text.split(".", maxsplit=1)[0].lstrip("0") or "0"
+        if len(digits) < 17 and int(digits) < LIMIT:
+            return int(digits)
+        msg = f"{where} is {shown(text)}: counts of 2^53 and more cannot be kept exactly"
         raise FileFormatError(msg, text)
-    msg = f"{where} is {text or 'blank'}: {rule}; mend the file or download it again"
+    msg = f"{where} is {shown(text) if len(text) > 80 else text or 'blank'}: {rule}; mend the file or download it again"
     raise FileFormatError(msg, text)
 
 
