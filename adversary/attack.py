@@ -9,8 +9,11 @@ Held to account by ``tests/test_attack.py`` and ``tests/paper``.
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,10 +150,13 @@ def _attrs(
     }
     return {
         "scenario": scenario.name,
-        "origin": scenario.origin,
+        "origin": _origin(scenario),
         "target": scenario.target,
         "source": scenario.source,
         "question": scenario.question,
+        "text": inspect.getdoc(scenario.function) or "",
+        "signature": f"{scenario.name}{inspect.signature(scenario)}",
+        "code": _code(scenario),
         "assumptions": json.dumps({k: repr(v) for k, v in scenario.assumptions.items()}),
         "sampler": sampler,
         "seed": f"{seed.entropy}" + (f" {list(seed.spawn_key)}" if seed.spawn_key else ""),
@@ -163,6 +169,31 @@ def _attrs(
             [m.name for m in release.values() if m.name not in unused and noise_kind(m) == "pooled"]
         ),
         **more,
+    }
+
+
+def _origin(scenario: Scenario) -> str:
+    """Return where the scenario came from; of a file its name alone, because a result is passed on to others."""
+    where, separator, name = scenario.origin.rpartition("::")
+    return f"{Path(where).name}::{name}" if separator else scenario.origin
+
+
+def _code(scenario: Scenario) -> str:
+    """Return the declaration as it was written, where its source can be found."""
+    try:
+        return textwrap.dedent(inspect.getsource(scenario.function))
+    except (OSError, TypeError):
+        return ""
+
+
+def _declared(model: Any, reads: Any, scenario: Scenario, release: Release) -> dict[str, Any]:
+    """Say what the model uses, and what the guarantee's ceiling needs, where it can be read off."""
+    from adversary.samplers.changes import count_changes, improper_unknowns
+
+    return {
+        "used": [v.name for v in model.observed_RVs],
+        "changes": json.dumps(count_changes(model, scenario.target, release, reads)),
+        "improper": json.dumps(improper_unknowns(model)),
     }
 
 
@@ -198,7 +229,7 @@ def _exact(
         "log_posterior": answer.posterior.log_p,
         "answer_attrs": _finite_attrs(numbers),
         "groups": groups,
-        "attrs": {"used": [v.name for v in prepared.model.observed_RVs]},
+        "attrs": _declared(prepared.model, prepared.reads, scenario, release),
     }
 
 
@@ -274,12 +305,12 @@ def _gibbs(  # noqa: PLR0913
     )
     p = problem.prior_log_odds
     log_prior = np.array([-np.logaddexp(0.0, p), -np.logaddexp(0.0, -p)])
-    model = scenario(release)
+    model, reads = scenario.build(release)
     return {
         **_from_draws(present, np.array([0, 1]), log_prior),
         "groups": {"posterior": data},
         "attrs": {
-            "used": [v.name for v in model.observed_RVs],
+            **_declared(model, reads, scenario, release),
             "mode": mode,
             "joint_distribution": int(mode != "literal" or not problem.rests),
         },
@@ -327,7 +358,7 @@ def _mcmc(
 ) -> dict[str, Any]:
     from adversary.samplers.mcmc import sample_mcmc
 
-    model = scenario(release)
+    model, reads = scenario.build(release)
     sampled = sample_mcmc(model, draws=draws, chains=chains, seed=seed, **options)
     posterior = sampled["posterior"].to_dataset()
     if scenario.target not in posterior:
@@ -354,7 +385,7 @@ def _mcmc(
     return {
         **_from_draws(values, support, log_prior),
         "groups": groups,
-        "attrs": {"used": [v.name for v in model.observed_RVs], "prior_draws": prior_draws},
+        "attrs": {**_declared(model, reads, scenario, release), "prior_draws": prior_draws},
     }
 
 

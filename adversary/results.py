@@ -6,8 +6,9 @@ an engine. The view holds nothing but the tree, so saving the tree saves the res
 ===================  ==========================================================================================
 group                content
 ===================  ==========================================================================================
-``/`` attrs          scenario, target, source, question, assumptions, sampler, seed, options, versions, the release (JSON) and
-                     its hash, evidence not used, schema version
+``/`` attrs          scenario with its text, signature and code, target, source, question, assumptions, sampler, seed, options,
+                     versions, the release (JSON) and its hash, evidence not used, by how much the target changes each count
+                     (``changes``, where it could be read off the model), schema version
 ``posterior``        (chain, draw, ...) draws; from ``exact`` they are i.i.d. draws of the exact joint
 ``prior``            draws of the prior where it is proper
 ``answer``           log-probabilities of the target before and after, over its support
@@ -16,6 +17,8 @@ group                content
 ``constant_data``    sigma2, rho, groups, convention of each measurement
 ``sample_stats``     when sampled; also ``log_prior`` and ``log_likelihood`` when asked for
 ===================  ==========================================================================================
+
+A saved file carries the hash of its content (:mod:`adversary.sealing`): an edited one is refused.
 
 Held to account by ``tests/test_results.py``.
 """
@@ -34,11 +37,14 @@ import xarray as xr
 
 from adversary._files import check_hdf5, write_netcdf
 from adversary.errors import FileFormatError, ModelError
+from adversary.privacy.semantics import divergence_of, risk_ceiling
 from adversary.release.measurement import Release
+from adversary.sealing import sealed, unsealed
 
 __all__ = ["SCHEMA_VERSION", "AttackResult", "Check", "Risk", "build_tree"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # added the scenario's text, signature and code, ``changes`` and the seal
+READABLE = (1, 2)
 _LOG_SMALLEST = math.log(np.finfo(float).tiny)
 
 
@@ -258,6 +264,27 @@ class AttackResult:
         return float(self.tree["answer"].attrs.get("cut_off_bound", math.nan))
 
     @property
+    def divergence(self) -> float | None:
+        """Divergence rho between the worlds with and without the target: sum of change^2 / (2 sigma2); None: not recorded.
+
+        ``sigma2`` is that of one noisy count, also where several are summed; inf where an exact count gives her away.
+        """
+        changes = json.loads(str(self.attrs.get("changes", "null")))
+        sigma2 = {m.name: m.sigma2 for m in self.release.values()}
+        return None if changes is None else divergence_of((c, sigma2[name]) for name, c in changes.items())
+
+    @property
+    def risk_ceiling(self) -> float | None:
+        """Ceiling on R averaged over releases with the target there and over all else that she believes; None: not recorded.
+
+        One release can exceed it. Source: :func:`adversary.privacy.semantics.risk_ceiling`.
+        """
+        rho, p = self.divergence, self.prior
+        if rho is None or not self.is_event or not 0 < p < 1:
+            return None
+        return 1 / p if math.isinf(rho) else risk_ceiling(rho, p)
+
+    @property
     def decision(self) -> int:
         """Bayes decision under 0-1 loss; a tie (within 1e-9 in log-odds) goes to 0, the paper's strict rule."""
         if self.is_event:
@@ -342,6 +369,11 @@ class AttackResult:
         else:
             n = int(np.sum(self.values("sample_stats", "diverging")))
             found.append(Check("divergences", n == 0, f"divergences: {n}"))
+        if "not_sealed" in self.attrs:
+            text = (
+                "not sealed: the file carried no hash of its content, so nothing says that it was not edited"
+            )
+            found.append(Check("seal", None, text))
         if "joint_distribution" in self.attrs and not int(self.attrs["joint_distribution"]):
             text = "this sampler's two steps belong to no joint distribution: it reproduces printed numbers, and is no posterior"
             found.append(Check("joint distribution", None, text))
@@ -397,23 +429,27 @@ class AttackResult:
     __hash__ = None  # type: ignore[assignment]
 
     def save(self, path: str | Path) -> Path:
-        """Write the tree as netCDF (``.nc``), whole or not at all.
+        """Write the tree as netCDF (``.nc``), whole or not at all, with the hash of its content.
 
         Raises
         ------
         FileFormatError
-            Where the folder is missing or cannot be written.
+            Where the name does not end in ``.nc``, or the folder is missing or cannot be written.
         """
-        return write_netcdf(path, self.tree)
+        path = Path(path)
+        if path.suffix != ".nc":
+            msg = f"{path}: a result is saved as netCDF: give a name that ends in .nc"
+            raise FileFormatError(msg, path)
+        return write_netcdf(path, sealed(self.tree))
 
     @classmethod
     def load(cls, path: str | Path) -> AttackResult:
-        """Read a saved result.
+        """Read a saved result; :attr:`checks` says where it had no seal (of an older version, or written around :meth:`save`).
 
         Raises
         ------
         FileFormatError
-            For a file that is missing, is not netCDF, or has another schema.
+            For a file that is missing, is not netCDF, has another schema, or was edited.
         """
         path = Path(path)
         if not path.is_file():
@@ -426,12 +462,14 @@ class AttackResult:
         except (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError) as error:
             msg = f"{path}: not a saved result ({error})"
             raise FileFormatError(msg, path) from error
-        if int(tree.attrs.get("schema_version", -1)) != SCHEMA_VERSION or "answer" not in tree.children:
+        if tree.attrs.get("schema_version", -1) not in READABLE or "answer" not in tree.children:
             msg = (
                 f"{path}: not a result of this version (schema {tree.attrs.get('schema_version')}, "
                 f"expected {SCHEMA_VERSION}): run it again"
             )
             raise FileFormatError(msg, path)
+        if not unsealed(tree, path):
+            tree.attrs["not_sealed"] = 1
         return cls(tree)
 
 

@@ -131,3 +131,58 @@ def test_a_missing_folder_is_said_and_nothing_is_left_behind(exact, tmp_path):
     with pytest.raises(FileFormatError, match="does not exist"):
         exact.save(tmp_path / "none" / "result.nc")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_edited_file_is_refused_and_an_unsealed_one_says_so(exact, tmp_path):
+    import h5py
+
+    path = exact.save(tmp_path / "result.nc")
+    with h5py.File(path, "r+") as file:
+        file["answer/log_posterior"][0] += 0.1
+    with pytest.raises(FileFormatError, match="was changed after it was saved"):
+        AttackResult.load(path)
+    exact.tree.to_netcdf(tmp_path / "bare.nc", engine="h5netcdf")
+    bare = AttackResult.load(tmp_path / "bare.nc")
+    assert next(c.text for c in bare.checks if c.name == "seal").startswith("not sealed")
+    assert not any(c.name == "seal" for c in exact.checks)
+    again = AttackResult.load(bare.save(tmp_path / "again.nc"))
+    assert any(c.name == "seal" for c in again.checks)  # saving anew seals no doubt away
+
+
+def test_a_result_of_the_first_schema_is_still_read(exact, tmp_path):
+    old = exact.tree.copy(deep=True)
+    old.attrs = {
+        k: v for k, v in old.attrs.items() if k not in ("text", "signature", "code", "changes", "improper")
+    }
+    old.attrs["schema_version"] = 1
+    old.to_netcdf(tmp_path / "old.nc", engine="h5netcdf")
+    read = AttackResult.load(tmp_path / "old.nc")
+    assert read.posterior == exact.posterior
+    assert (read.divergence, read.risk_ceiling) == (None, None)
+
+
+def test_the_text_and_the_signature_of_the_scenario_are_in_the_tree(exact):
+    assert exact.attrs["signature"].startswith(
+        "two_level(release, *, known=0, present=Prior('Bernoulli', p=0.5)"
+    )
+    assert "Is the target among the block's people" in exact.attrs["text"]
+    assert "measured(release[" in exact.attrs["code"]
+
+
+def test_a_result_names_the_scenarios_file_but_not_the_way_to_it(tmp_path):
+    file = tmp_path / "attacks.py"
+    file.write_text(
+        "from adversary import Prior, measured, scenario\n"
+        "@scenario(target='present')\n"
+        "def mine(release, *, present=Prior('Bernoulli', p=0.5)):\n"
+        "    'Is she there?'\n"
+        "    measured(release['block'], present)\n"
+    )
+    result = run(load(f"{file}::mine"), RELEASE, draws=0)
+    assert result.attrs["origin"] == "attacks.py::mine"
+    assert str(tmp_path) not in json.dumps({k: str(v) for k, v in result.attrs.items()})
+
+
+def test_a_result_is_saved_under_a_name_that_says_what_it_is(exact, tmp_path):
+    with pytest.raises(FileFormatError, match=r"ends in \.nc"):
+        exact.save(tmp_path / "result.csv")

@@ -10,13 +10,18 @@ and Jensen); Bun & Steinke (2016); Dong, Roth & Su (2022) for the Gaussian trade
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from adversary.errors import BudgetError
 from adversary.privacy.accounting import epsilon, epsilon_bun_steinke
 from adversary.privacy.budget import Rho
 
-__all__ = ["best_power", "best_test", "odds_bound", "rho_for_risk", "risk_ceiling"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["best_power", "best_test", "divergence_of", "odds_bound", "rho_for_risk", "risk_ceiling"]
 
 _LARGEST_EXPONENT = 709.0  # of e, in double precision
 
@@ -30,6 +35,43 @@ def _probability(p: float) -> float:
         msg = f"the prior probability must lie strictly between 0 and 1, got {p}"
         raise BudgetError(msg, p)
     return float(p)
+
+
+def divergence_of(counts: Iterable[tuple[Any, Any]]) -> float:
+    """Return the divergence rho between two worlds that differ in some counts: sum of change^2 / (2 sigma^2).
+
+    Parameters
+    ----------
+    counts
+        (change, sigma2) of each count in which the two worlds differ or not; a change is a whole number and sigma2 >= 0 the
+        noise parameter of one noisy count; either may be an array over the entries of a vector, and they broadcast.
+
+    Returns
+    -------
+    float
+        The zCDP of discrete (or continuous) Gaussian noise for this pair of worlds; inf where a count without noise differs.
+
+    Raises
+    ------
+    BudgetError
+        For a negative sigma2.
+
+    Examples
+    --------
+    >>> divergence_of([(1, 5.0), ([1, -1], 10.0)])
+    0.2
+    """
+    parts = []
+    for change, sigma2 in counts:
+        d, s = np.broadcast_arrays(np.asarray(change, dtype=float), np.asarray(sigma2, dtype=float))
+        if not (s >= 0).all():
+            msg = f"sigma2 must not be negative, got {sigma2}: 0 is a count without noise"
+            raise BudgetError(msg, sigma2)
+        d, s = d[d != 0], s[d != 0]
+        if (s == 0).any():
+            return math.inf
+        parts += (d**2 / (2 * s)).tolist()
+    return math.fsum(parts)
 
 
 def risk_ceiling(rho: Any, p: float | None = None, *, log_odds: float | None = None) -> float:
