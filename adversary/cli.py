@@ -11,7 +11,7 @@ import json
 import math
 import sys
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -39,13 +39,15 @@ _ELSEWHERE = {
 class _Group(click.Group):
     """Finds commands in their files, and turns every error raised on purpose into one sentence and exit code 2."""
 
+    elsewhere: ClassVar[dict[str, str]] = _ELSEWHERE
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *_ELSEWHERE})
+        return sorted({*super().list_commands(ctx), *self.elsewhere})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _ELSEWHERE:
+        if cmd_name not in self.elsewhere:
             return super().get_command(ctx, cmd_name)
-        module, name = _ELSEWHERE[cmd_name].split(":")
+        module, name = self.elsewhere[cmd_name].split(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
@@ -275,9 +277,13 @@ def account(rho: str, delta: float, as_json: bool) -> None:
     _emit(as_json, data, lines)
 
 
-@main.group()
+class _Assess(_Group):
+    elsewhere: ClassVar[dict[str, str]] = {"nmf": "adversary.cli_nmf:assess_nmf"}
+
+
+@main.group(cls=_Assess)
 def assess() -> None:
-    """Assess every unique person of a real table against one drawn release."""
+    """Assess everybody: the unique persons of a real table, or all blocks of noisy measurement files."""
 
 
 @assess.command("pl94")
