@@ -32,12 +32,10 @@ _R_HAT, _ESS, _SWAPS, _FEASIBLE, _TRIPS = 1.05, 100.0, 0.05, 0.05, 3
 
 def run(
     problem: Reduced, effort: Effort, draws: int, rng: np.random.Generator, *, progressbar: bool
-) -> tuple[NDArray[np.int16] | None, tuple[Check, ...]]:
-    """Run the ladders; return households by class, shape (chains, draws, C), None if single rows rule all out."""
+) -> tuple[NDArray[np.int16], tuple[Check, ...]]:
+    """Run the ladders; return households by class, shape (chains, draws, C), and the verdict."""
     from tqdm.auto import tqdm
 
-    if problem.impossible is not None:
-        return None, ()
     moves = Moves.of(problem)
     rungs = int(np.clip(8 + moves.size // 4, 10, 32))
     sweeps = effort.sweeps

@@ -20,15 +20,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary.errors import ModelError, UnsupportedModelError
+from adversary.errors import ModelError, SamplingError, UnsupportedModelError
 from adversary.reconstruction import _dynamic
 from adversary.reconstruction import _sampled as sampled
 from adversary.reconstruction._diagnostics import ess
+from adversary.reconstruction._prior import HouseholdPrior
+from adversary.reconstruction._program import installed
 from adversary.reconstruction._reduced import (
     LIKELIHOODS,
     Reduced,
@@ -112,75 +113,6 @@ class Cells:
         """Posterior / prior of each cell being occupied, shape (G,); nan where the prior is 0."""
         none = np.full(len(self.present), np.nan)
         return np.asarray(np.divide(self.present, self.prior_present, out=none, where=self.prior_present > 0))
-
-
-@dataclass(frozen=True, eq=False)
-class HouseholdPrior:
-    """What she believes when nothing but the number of households is known.
-
-    Attributes
-    ----------
-    configurations
-        The table of configurations.
-    shares
-        Probability of each, shape (K,), adding up to 1.
-    likelihood
-        ``"exchangeable"`` or ``"ordered"``.
-    households
-        Probability of each possible number of households.
-
-    Examples
-    --------
-    >>> from adversary.reconstruction.households import Attribute, Configurations
-    >>> cells = Configurations.product(Attribute("size", ("1", "2")))
-    >>> prior = HouseholdPrior(cells, np.array([0.75, 0.25]), "exchangeable", {2: 1.0})
-    >>> round(prior.probability({"size": "2"}), 10), prior.expected_number({"size": "2"})
-    (0.4375, 0.5)
-    """
-
-    configurations: Configurations
-    shares: NDArray[np.float64]
-    likelihood: str
-    households: Mapping[int, float]
-
-    @cached_property
-    def _weights(self) -> Weights:
-        return Weights(self.likelihood == "ordered", self.shares)
-
-    @cached_property
-    def _marginals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        seen = np.flatnonzero(self.shares > 0)
-        most = max(self.households)
-        tables = self._weights.member_table(seen, most)
-        out = np.zeros((2, len(self.shares)))
-        for n, p in self.households.items():
-            out[:, seen] += p * np.array([tables[0][n], tables[1][n]])
-        return out[0], out[1]
-
-    @property
-    def present(self) -> NDArray[np.float64]:
-        """P(at least one household of the configuration), shape (K,)."""
-        return self._marginals[0]
-
-    @property
-    def expected(self) -> NDArray[np.float64]:
-        """Expected households of the configuration, shape (K,)."""
-        return self._marginals[1]
-
-    def pmf(self, harm: Picked) -> NDArray[np.float64]:
-        """Return the law of the number of households with the harm, from 0 on."""
-        its = self.configurations.mask(harm)
-        most = max(self.households)
-        split = self._weights.split(np.flatnonzero(its), np.flatnonzero(~its), most)
-        return np.asarray(sum(p * split[n] for n, p in self.households.items()))
-
-    def probability(self, harm: Picked) -> float:
-        """Return P(at least one household with the harm)."""
-        return float(self.pmf(harm)[1:].sum())
-
-    def expected_number(self, harm: Picked) -> float:
-        """Return the expected number of households with the harm."""
-        return float(self.expected[self.configurations.mask(harm)].sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,9 +357,15 @@ def household_posterior(  # noqa: PLR0913
             blocks = graph.draw(draws, rng)[None]
             found = (present, expected, blocks, graph.log_evidence, _exact_checks(graph), name)
             return HouseholdPosterior(constraints, noisy, prior, "exact", *found, graph)
-    counts, verdict = sampled.run(problem, effort, draws, rng, progressbar=progressbar)
-    if counts is None:
+    if problem.impossible is not None:
         raise _impossible(problem, constraints, p)
+    try:
+        counts, verdict = sampled.run(problem, effort, draws, rng, progressbar=progressbar)
+    except SamplingError as error:
+        clashing = _impossible(problem, constraints, p) if error.value == 0 and installed("highs") else None
+        if clashing is None or clashing.value is None:
+            raise
+        raise clashing from error
     blocks, (present, expected) = sampled.written_out(problem, counts, rng)
     checks = (*verdict, _validation())
     return HouseholdPosterior(
@@ -480,7 +418,6 @@ def _validation() -> Check:
 
 def _impossible(problem: Reduced, rows: Constraints, p: NDArray[np.float64]) -> ModelError:
     """Name the rows that no block meets: by the solver where it is here, else the first that single rows break."""
-    from adversary.reconstruction._program import installed
     from adversary.reconstruction.solve import Reconstruction
 
     numbers = sorted(problem.log_n)
