@@ -189,12 +189,23 @@ def location_guarantees(spine: Spine, rho: Any) -> dict[str, Rho]:
     >>> {k: str(v) for k, v in location_guarantees(spine, 3).items()}
     {'tract': '1'}
     """
+    totals = spine.path_totals()
+    if len(totals) > 1:
+        msg = f"paths of different sums ({', '.join(sorted(map(str, totals)))}): give a spine whose paths all spend the same"
+        raise BudgetError(msg, totals)
+    spent, denominator = _spent(spine)
+    # the pair that is told apart best meets at the first unit below that branches; -1: no two leaves
+    meets = np.where(spine.n_children > 1, np.arange(len(spine)), -1)
+    for d in range(spine.depth, 0, -1):
+        units = np.flatnonzero(spine.depth_of == d)
+        lone = units[spine.n_children[spine.parents[units]] == 1]
+        meets[spine.parents[lone]] = meets[lone]
     out = {}
-    for level in spine.levels[:-1]:
-        unit = spine.ancestor(level)
-        worst = location_within(spine, np.where(unit < 0, "", unit.astype(str)), rho).worst
-        if worst is not None:
-            out[level] = worst
+    for level in spine.levels:
+        at = meets[spine.units(level)]
+        if (at >= 0).any():
+            least = min(int(x) for x in spent[at[at >= 0]].tolist())
+            out[level] = Rho(Rho(rho).fraction * (next(iter(totals)) - Fraction(least, denominator)))
     return out
 
 
@@ -368,7 +379,7 @@ def promises(
     >>> from adversary.geography.spine import Spine
     >>> spine = Spine.from_blocks({"tract": ["1", "1"], "block": ["11", "12"]}, {"tract": "1/2", "block": "1/2"})
     >>> [(p.what, str(p.rho), round(p.epsilon, 2)) for p in promises(spine, 1, None, 1e-6)]
-    [('anything', '1', 8.01), ('her block within a tract', '1/2', 5.43)]
+    [('anything', '1', 7.77), ('her block within a tract', '1/2', 5.22)]
     """
 
     def said(what: str, found: Rho, certified: Rho | None) -> Promise:

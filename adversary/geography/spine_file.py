@@ -1,16 +1,16 @@
 """A spine in a file: one line a geounit, exact shares as fractions, read back equal to the last digit.
 
 The file is a table with commas (``.csv``, or ``.csv.gz``). Its first line is a remark, ``#adversary-spine``
-and one JSON object: the levels, how many units, how many characters the codes of each level have, and what
-the spine was made of (``about``). Then a header and one row a unit, in the order of the spine:
+and one JSON object: the levels, how many units, how many characters the codes of each level have, a check
+sum of the rows, and what the spine was made of (``about``). Then a header and one row a unit, in the order of the spine:
 
 * ``level`` - name of the level;
 * ``geocode`` - text; the nation's is empty;
 * ``parent`` - number of the parent's row, counted from 1 after the header; empty for a root;
 * ``share`` - share of rho, a fraction such as ``1256/4099``; 0 where nothing was measured.
 
-Other programs read it with every column as text and ``#`` for remarks. A file that lost rows, or whose codes
-went through a spreadsheet and lost their zeros, is refused, because the first line says how long they were.
+Other programs read it with every column as text and ``#`` for remarks. A file that lost rows, whose codes
+went through a spreadsheet and lost their zeros, or of which any other text was changed, is refused.
 
 What this module is not: a reader of anybody else's files (:mod:`adversary.readers`).
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import json
 import zlib
 from fractions import Fraction
@@ -79,17 +80,18 @@ class SavedSpine:
         (<Spine tract > block: 3 units, 2 leaves>, '1/3')
         """
         spine: Spine = self
+        names = [spine.levels[k] for k in spine.level_of.tolist()]
+        above = ["" if p < 0 else str(p + 1) for p in spine.parents.tolist()]
+        text = [str(s) for s in spine.share_table]
+        shares = [text[i] for i in spine.share_index.tolist()]
         head = {
             "version": _VERSION,
             "units": len(spine),
             "levels": list(spine.levels),
             "widths": _widths(spine.levels, spine.geocodes, spine.level_of),
+            "sha256": _digest((names, spine.geocodes.tolist(), above, shares)),
             "about": dict(about or {}),
         }
-        names = [spine.levels[k] for k in spine.level_of.tolist()]
-        above = ["" if p < 0 else str(p + 1) for p in spine.parents.tolist()]
-        text = [str(s) for s in spine.share_table]
-        shares = [text[i] for i in spine.share_index.tolist()]
         final = Path(path)
         _checked_name(final)
         with whole(final) as draft, _opened(draft, final, "wt") as file:
@@ -121,6 +123,7 @@ class SavedSpine:
         level_of, geocodes, parents, texts = columns
         _same_widths(file, head, geocodes, level_of)
         share, denominator = _shares(file, texts)
+        _unchanged(file, head, columns)
         build: Any = cls
         spine: Self = build.from_arrays(head["levels"], geocodes, parents, level_of, (share, denominator))
         return spine
@@ -198,14 +201,30 @@ def _head(path: Path, line: str) -> dict[str, Any]:
         head = json.loads(line.removeprefix(_MARK)) if line.startswith(_MARK) else None
     except (ValueError, RecursionError):
         head = None
-    kinds = {"units": int, "levels": list, "widths": dict, "about": dict}
-    if not isinstance(head, dict) or any(not isinstance(head.get(k), t) for k, t in kinds.items()):
+    if not isinstance(head, dict) or not _sound(head):
         msg = f"{path.name}: the first line is not {_MARK.strip()!r} with its JSON: no file of Spine.save"
         raise FileFormatError(msg, line[:80])
     if head.get("version") != _VERSION:
         msg = f"{path.name}: version {head.get('version')} of the form, this program reads {_VERSION}: update it"
         raise FileFormatError(msg, head.get("version"))
     return head
+
+
+def _sound(head: dict[str, Any]) -> bool:
+    levels, units = head.get("levels"), head.get("units")
+    if (
+        not isinstance(levels, list)
+        or not all(isinstance(k, str) for k in levels)
+        or not 1 <= len(levels) <= 127
+    ):
+        return False
+    counted = isinstance(units, int) and not isinstance(units, bool) and units >= 0
+    return (
+        counted
+        and len(set(levels)) == len(levels)
+        and isinstance(head.get("widths"), dict)
+        and isinstance(head.get("about"), dict)
+    )
 
 
 Columns = tuple["NDArray[np.int8]", "NDArray[np.str_]", "NDArray[np.int64]", list[str]]
@@ -275,6 +294,24 @@ def _same_widths(
                 f"{said}: zeros were lost, perhaps in a spreadsheet; take the file as it was written"
             )
             raise FileFormatError(msg, (name, width))
+
+
+def _digest(columns: tuple[list[str], ...]) -> str:
+    """SHA-256 of the columns' texts; line ends do not count, which programs change on their way."""
+    total = hashlib.sha256()
+    for column in columns:
+        total.update("\x1f".join(column).encode())
+        total.update(b"\x1e")
+    return total.hexdigest()
+
+
+def _unchanged(path: Path, head: dict[str, Any], columns: Columns) -> None:
+    level_of, geocodes, parents, shares = columns
+    names = [head["levels"][k] for k in level_of.tolist()]
+    above = ["" if p < 0 else str(p + 1) for p in parents.tolist()]
+    if _digest((names, geocodes.tolist(), above, shares)) != head.get("sha256"):
+        msg = f"{path.name}: the rows are not those that were written (their SHA-256 differs): take the file as it was"
+        raise FileFormatError(msg, path.name)
 
 
 def _shares(path: Path, texts: list[str]) -> tuple[NDArray[Any], int]:

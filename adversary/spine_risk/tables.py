@@ -37,7 +37,10 @@ def _written(column: NDArray[Any]) -> list[str]:
     """Text of a column; blank where there is no number (not measured, no other block)."""
     if column.dtype.kind != "f":
         return [str(v) for v in column.tolist()]
-    return [repr(v) if np.isfinite(v) else "" for v in column.tolist()]
+    values, where = np.unique(column, return_inverse=True)  # few kinds of block, so few numbers
+    text = np.array([repr(v) if np.isfinite(v) else "" for v in values.tolist()], dtype=object)
+    out: list[str] = text[where.ravel()].tolist() if text.size else []
+    return out
 
 
 def write_blocks(path: str | Path, risks: Sequence[SpineRisk]) -> int:

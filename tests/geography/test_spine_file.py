@@ -84,6 +84,8 @@ def changed(path: Path, old: str, new: str) -> Path:
         ("State,001,1,", "State,001,1,nan", "share 'nan.*' is no fraction"),
         ("State,001,1,", "State,001,", "row 2: 3 fields for 4 columns"),
         ("level,geocode", "stage,geocode", "the columns are level, geocode, parent, share"),
+        ("State,001,1", "State,002,1", "the rows are not those that were written"),
+        ("State,001,1,", "State,001,1,0", "the rows are not those that were written"),
         ('"version": 1', '"version": 9', "version 9 of the form"),
         ("#adversary-spine", "# something", "first line is not '#adversary-spine'"),
     ],
@@ -95,6 +97,13 @@ def test_a_file_that_was_changed_is_refused_with_the_value(
     alabama().save(path)
     with pytest.raises(FileFormatError, match=words):
         Spine.load(changed(path, old, new))
+
+
+def test_line_ends_may_change_on_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    alabama().save(path)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert equal(Spine.load(path), alabama())
 
 
 def test_a_file_that_lost_its_last_rows_is_refused(tmp_path: Path) -> None:
