@@ -11,6 +11,7 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +20,11 @@ from adversary.assumption_text import parse_assumption
 from adversary.errors import ScenarioError
 
 __all__ = ["check_command", "grid_of", "study_command"]
+
+
+_FILES = {".nc", ".zarr", ".csv", ".json", ".parquet", ".toml", ".html"}
+_MOST_POINTS = 1_000_000
+_BYTES_A_POINT = 2500  # a scenario, its prior and its row, measured
 
 
 def _split(text: str) -> list[str]:
@@ -44,8 +50,8 @@ def _values(text: str) -> list[str]:
         low, high, n = float(start), float(stop), int(number)
     except ValueError:
         n = 0
-    if not colon or n < 2:
-        msg = f"a range is FROM:TO:HOW_MANY, with at least two points, got {text!r}: for example 0.1:0.9:9"
+    if not colon or not 2 <= n <= _MOST_POINTS:
+        msg = f"a range is FROM:TO:HOW_MANY, with 2 to {_MOST_POINTS:,} points, got {text!r}: for example 0.1:0.9:9"
         raise ScenarioError(msg, text)
     return [repr(low + (high - low) * i / (n - 1)) for i in range(n)]
 
@@ -72,6 +78,13 @@ def grid_of(scenario: Any, over: tuple[str, ...]) -> list[Any]:
             msg = f"--over takes NAME=VALUE,VALUE,..., got {text!r}: for example present.p=0.1,0.2"
             raise ScenarioError(msg, text)
         axes.append([f"{name}={v}" for v in found])
+    many = math.prod(len(a) for a in axes)
+    if many > _MOST_POINTS:
+        msg = (
+            f"{many:,} points take about {many * _BYTES_A_POINT / 1e9:,.0f} GB before the first is answered: ask for at most "
+            f"{_MOST_POINTS:,}, in several studies"
+        )
+        raise ScenarioError(msg, many)
     points = []
     for point in itertools.product(*axes):
         one = scenario
@@ -136,6 +149,9 @@ def study_command(
     from adversary.release.measurement import Release
     from adversary.studies import study
 
+    if out and Path(out).suffix.lower() in _FILES:
+        msg = f"--out {out}: a study is kept in a folder (result.nc in it is the answer): give a name without {Path(out).suffix}"
+        raise ScenarioError(msg, out)
     base = load(scenario)
     for text in assumptions:
         base = base.assuming(**dict([parse_assumption(text, base)]))

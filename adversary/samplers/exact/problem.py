@@ -8,11 +8,14 @@ Held to account by ``tests/samplers/exact``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary.errors import UnsupportedModelError
+from adversary.samplers.exact.convolve import MAX_CELLS
 from adversary.samplers.exact.plan import Constraint, Domain, Step, plan
 
 if TYPE_CHECKING:
@@ -223,7 +226,14 @@ class Problem:
 
     def _product(self, g: int, factors: list[Factor], domains: dict[int, Domain]) -> Array:
         group = self.structure.groups[g]
-        rows = max(int(np.prod([domains[n].size for n in f.scope])) for f in factors)
+        largest = max((tuple(domains[n].size for n in f.scope) for f in factors), key=math.prod)
+        rows = math.prod(largest)
+        if rows > MAX_CELLS:
+            msg = (
+                f"the exact engine would need a table of {' x '.join(map(str, largest))} cells: "
+                'give narrower priors, or use sampler="mcmc"'
+            )
+            raise UnsupportedModelError(msg, largest)
         columns = np.zeros((rows, len(group.column_node)), dtype=np.int64)
         for f in factors:
             shape = [domains[n].size for n in f.scope]
