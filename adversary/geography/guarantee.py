@@ -279,7 +279,9 @@ def location_within(spine: Spine, areas: Any, rho: Any) -> LocationWithin:
     scale = Rho(rho).fraction / denominator
     whole = int(next(iter(totals)) * denominator)
     met = _Meetings.of(spine, present, entity)
-    cost = np.array([float(scale * (whole - s)) for s in [0, *spent.tolist()]])  # [0]: no common unit
+    sums, index = np.unique(spent, return_inverse=True)
+    prices = np.array([float(scale * (whole - int(s))) for s in sums.tolist()])
+    cost = np.r_[float(scale * whole), prices[index.ravel()]]  # the first: no common unit
     most, mean = nan.copy(), nan.copy()
     partners = np.maximum(met.partners.sum(axis=0), 1)
     some = met.partners.sum(axis=0) > 0
