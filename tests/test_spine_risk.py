@@ -264,6 +264,8 @@ def test_files_keep_geoids_as_text_and_join_by_block(tmp_path: Path) -> None:
     ]
     assert write_blocks(tmp_path / "blocks.csv", risks) == 6
     assert write_map(tmp_path / "map.csv", risks) == 3
+    assert risks[0].to_csv(tmp_path / "one.csv") == 3
+    assert (tmp_path / "one.csv").read_text().splitlines()[1].startswith("010010001001000,conventional,")
     with (tmp_path / "map.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [r["GEOID20"] for r in rows] == ids

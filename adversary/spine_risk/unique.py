@@ -42,6 +42,7 @@ from adversary.spine_risk._kinds import LATTICES, Kinds, averaged, drawn_outside
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from fractions import Fraction
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -196,6 +197,12 @@ class SpineRisk:
             "moved_right_most": float(phi(np.sqrt(moved.max() / 2))) if moved.size else None,
             "method": self.method,
         }
+
+    def to_csv(self, path: str | Path) -> int:
+        """Write one row a block; GEOIDs are text. Returns how many. For several spines in one file see ``write_blocks``."""
+        from adversary.spine_risk.tables import write_blocks
+
+        return write_blocks(path, [self])
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the table of blocks: name of a column -> values."""
