@@ -17,9 +17,9 @@ import click
 
 from adversary._version import __version__
 from adversary.assumption_text import parse_assumption, parse_value
-from adversary.errors import AdversaryError, ScenarioError
+from adversary.errors import AdversaryError, FileFormatError, ScenarioError
 
-__all__ = ["main"]
+__all__ = ["assume_option", "json_option", "main", "scenario_with", "seed_option", "wanted_ending"]
 
 
 _ELSEWHERE = {
@@ -29,7 +29,10 @@ _ELSEWHERE = {
     "expect": "adversary.cli_risk:expect",
     "explore": "adversary.cli_explore:explore",
     "largest": "adversary.cli_risk:largest",
+    "reconstruct": "adversary.cli_reconstruct:reconstruct",
     "reproduce": "adversary.cli_risk:reproduce",
+    "run": "adversary.cli_config:run",
+    "schema": "adversary.cli_config:schema_command",
     "spine": "adversary.cli_spine:spine_command",
     "study": "adversary.cli_study:study_command",
 }
@@ -145,65 +148,19 @@ def show(scenario: str, as_json: bool) -> None:
     _emit(as_json, data, lines)
 
 
-def _scenario(name: str, assumptions: tuple[str, ...]) -> Any:
+def wanted_ending(path: str, what: str, *endings: str) -> None:
+    """Refuse a name whose ending is not among those that can be written, before anything is computed."""
+    if not path.lower().endswith(endings):
+        msg = f"--out {path}: {what} is written as {' or '.join(endings)}: give a name that ends so"
+        raise FileFormatError(msg, path)
+
+
+def scenario_with(name: str, assumptions: tuple[str, ...]) -> Any:
+    """Load a scenario and change its assumptions as the texts of ``--assume`` say."""
     from adversary.discover import load
 
     scenario = load(name)
     return scenario.assuming(**dict(parse_assumption(a, scenario) for a in assumptions))
-
-
-@main.command()
-@click.argument("scenario")
-@click.argument("release", type=click.Path(allow_dash=True))
-@assume_option
-@click.option("--sampler", type=click.Choice(["exact", "gibbs", "mcmc"]), default="exact", show_default=True)
-@click.option(
-    "--mode",
-    type=click.Choice(["exact", "literal"]),
-    default=None,
-    help="gibbs only: literal repeats the paper's sampler.",
-)
-@seed_option
-@click.option(
-    "--draws", type=click.IntRange(min=1), default=1000, show_default=True, help="Draws in each of 4 chains."
-)
-@click.option(
-    "--out", type=click.Path(dir_okay=False), default=None, help="Save the whole result as netCDF (.nc)."
-)
-@json_option
-def run(
-    scenario: str,
-    release: str,
-    assumptions: tuple[str, ...],
-    sampler: str,
-    mode: str | None,
-    seed: int | None,
-    draws: int,
-    out: str | None,
-    as_json: bool,
-) -> None:
-    """Answer one attack: SCENARIO on RELEASE (.json, .csv, or - for a pipe)."""
-    from adversary.attack import run as attack
-    from adversary.release.measurement import Release
-
-    if mode is not None and sampler != "gibbs":
-        msg = f"--mode belongs to --sampler gibbs, got --sampler {sampler}"
-        raise click.UsageError(msg)
-    published = Release.read(release)
-    options: dict[str, Any] = {"mode": mode} if mode else {}
-    result = attack(_scenario(scenario, assumptions), published, sampler, seed=seed, draws=draws, **options)
-    if out:
-        result.save(out)
-    data = result.summary()
-    lines = [repr(result), "  with " + ", ".join(f"{k} = {v}" for k, v in result.assumptions.items())]
-    if result.is_event:
-        lines.append(f"  risk R' = posterior / prior = {result.risk.value:.6g}")
-    lines += [
-        f"  {'ok  ' if c.passed else '--  ' if c.passed is None else 'FAIL'} {c.text}" for c in result.checks
-    ]
-    _emit(as_json, data, lines)
-    if any(c.passed is False for c in result.checks):
-        sys.exit(1)
 
 
 @main.command()
@@ -236,7 +193,7 @@ def compare(
     from adversary.release.measurement import Release
 
     found = hold_together(
-        _scenario(scenario, assumptions),
+        scenario_with(scenario, assumptions),
         Release.read(release),
         seed=seed,
         draws=draws,
@@ -346,6 +303,8 @@ def assess_pl94(
     """
     from adversary.assess import assess_pl94 as assess_folder
 
+    if out:
+        wanted_ending(out, "the table", ".csv")
     budget: Any = rho
     if rho is not None and "=" in rho:
         budget = dict(part.split("=", 1) for part in rho.split(","))

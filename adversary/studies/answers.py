@@ -15,6 +15,7 @@ import numpy as np
 from adversary._files import write_netcdf
 from adversary._version import __version__
 from adversary.errors import DisagreementError
+from adversary.sealing import sealed
 from adversary.studies.points import Layout, declaration
 
 if TYPE_CHECKING:
@@ -149,5 +150,5 @@ def _attrs(scenarios: Sequence[Scenario], release: Release, tolerance: float) ->
 
 
 def write_result(data: xr.Dataset, path: Path) -> None:
-    """Write the Dataset whole or not at all."""
-    write_netcdf(path, data)
+    """Write the Dataset whole or not at all, with the hash of its content."""
+    write_netcdf(path, sealed(data))
