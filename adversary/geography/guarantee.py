@@ -27,6 +27,7 @@ from adversary.geography.blocks import text_codes
 from adversary.privacy.accounting import epsilon
 from adversary.privacy.budget import Rho
 from adversary.privacy.certificates import PL94_WORDS, attribute_rho, location_rho, spine_rho
+from adversary.privacy.semantics import best_test
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -219,11 +220,15 @@ class LocationWithin:
         The most that ``Spine.rho_between`` gives for two blocks of one area, exact; None if no area has two.
     most, mean
         For every leaf, over the other blocks of its area, as floats; NaN where there is none. Shape (leaves,).
+    right
+        Mean over the other blocks of the probability that the best test of her block against that one is right, prior even
+        and Gaussian noise: Phi(d / 2), d^2 twice the budget (:func:`adversary.privacy.semantics.best_test`).
     """
 
     worst: Rho | None
     most: NDArray[np.float64]
     mean: NDArray[np.float64]
+    right: NDArray[np.float64]
 
 
 def location_within(spine: Spine, areas: Any, rho: Any) -> LocationWithin:
@@ -273,7 +278,7 @@ def location_within(spine: Spine, areas: Any, rho: Any) -> LocationWithin:
     present = np.flatnonzero(labels != "")
     nan = np.full(labels.size, np.nan)
     if not present.size:
-        return LocationWithin(None, nan, nan.copy())
+        return LocationWithin(None, nan, nan.copy(), nan.copy())
     entity = np.unique(labels[present], return_inverse=True)[1]
     spent, denominator = _spent(spine)
     scale = Rho(rho).fraction / denominator
@@ -282,16 +287,19 @@ def location_within(spine: Spine, areas: Any, rho: Any) -> LocationWithin:
     sums, index = np.unique(spent, return_inverse=True)
     prices = np.array([float(scale * (whole - int(s))) for s in sums.tolist()])
     cost = np.r_[float(scale * whole), prices[index.ravel()]]  # the first: no common unit
-    most, mean = nan.copy(), nan.copy()
+    test = np.array([best_test(float(r)) for r in np.unique(cost).tolist()])
+    tests = test[np.searchsorted(np.unique(cost), cost)][met.unit + 1]
+    most, mean, right = nan.copy(), nan.copy(), nan.copy()
     partners = np.maximum(met.partners.sum(axis=0), 1)
     some = met.partners.sum(axis=0) > 0
     costs = cost[met.unit + 1]
     most[present[some]] = np.where(met.partners > 0, costs, -1.0).max(axis=0)[some]
     mean[present[some]] = ((met.partners * costs).sum(axis=0) / partners)[some]
+    right[present[some]] = ((met.partners * tests).sum(axis=0) / partners)[some]
     if not some.any():
-        return LocationWithin(None, most, mean)
+        return LocationWithin(None, most, mean, right)
     least = min(0 if u < 0 else int(spent[u]) for u in np.unique(met.unit[met.partners > 0]).tolist())
-    return LocationWithin(Rho(scale * (whole - least)), most, mean)
+    return LocationWithin(Rho(scale * (whole - least)), most, mean, right)
 
 
 def _spent(spine: Spine) -> tuple[NDArray[Any], int]:

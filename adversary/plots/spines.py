@@ -62,7 +62,8 @@ def plot_spine_risk(risks: Sequence[Any], *, what: str = "right_even", ax: Any =
     risks
         What :func:`adversary.spine_risk.spine_risk` returns, one a spine.
     what
-        Column: ``right_even``, ``right``, ``risk``, ``posterior``, ``moved_rho_most`` or ``moved_right_most``.
+        Column: ``right_even``, ``right``, ``risk``, ``posterior``, ``moved_rho_most``, ``moved_right_mean`` or
+        ``moved_right_most``.
     ax
         Axes to draw on; new ones where left out.
 
@@ -78,7 +79,8 @@ def plot_spine_risk(risks: Sequence[Any], *, what: str = "right_even", ax: Any =
         "risk": "R = averaged posterior / prior, when she is present",
         "posterior": "averaged posterior, when she is present",
         "moved_rho_most": "rho that tells her block from another of the block group",
-        "moved_right_most": "P[right about which of two blocks of the block group]",
+        "moved_right_mean": "P[right about which of two blocks of the block group], mean over pairs",
+        "moved_right_most": "P[right about which of two blocks of the block group], best pair",
     }
     for i, risk in enumerate(risks):
         values = np.sort(np.asarray(risk.columns()[what], dtype=float))

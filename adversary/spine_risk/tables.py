@@ -18,7 +18,6 @@ import numpy as np
 
 from adversary._files import whole
 from adversary.errors import ModelError
-from adversary.spine_risk._kinds import phi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["difference_lines", "summary_lines", "write_blocks", "write_map"]
 
-_MAPPED = ("posterior", "risk", "right_even", "moved_right_most")
+_MAPPED = ("posterior", "risk", "right_even", "moved_right_mean", "moved_right_most")
 
 
 def _written(column: NDArray[Any]) -> list[str]:
@@ -112,21 +111,22 @@ def write_map(path: str | Path, risks: Sequence[SpineRisk]) -> int:
 
 def summary_lines(risks: Sequence[SpineRisk]) -> list[str]:
     """Return a table with one row a spine, and what its columns are."""
-    head = f"{'spine':<16}{'kinds':>7}{'posterior':>12}{'R':>10}{'largest R':>11}{'right':>10}{'located':>10}"
+    head = f"{'spine':<16}{'kinds':>7}{'posterior':>12}{'R':>10}{'largest R':>11}{'right':>10}{'located':>10}{'best':>9}"
     out = [head]
     for risk in risks:
         s = risk.summary()
-        located = "" if s["moved_right"] is None else f"{s['moved_right']:.4f}"
+        none = s["moved_right"] is None
+        located = "" if none else f"{s['moved_right']:>10.4f}{s['moved_right_best']:>9.4f}"
         out.append(
             f"{s['spine']:<16}{s['kinds']:>7,}{s['posterior']:>12.5f}{s['risk']:>10.5f}{s['risk_most']:>11.4f}"
-            f"{s['right_even']:>10.5f}{located:>10}"
+            f"{s['right_even']:>10.5f}{located}"
         )
     p = risks[0].person
     out += [
         f"a person alone in her cell of query {p.query!r}, prior {p.prior:g}; means over blocks",
         "posterior, R: averaged over releases when she is present; right: best decision, prior 1/2",
         "located: P[right] of somebody who knows everybody else, all queries, about which of two blocks of the same tabulation",
-        "  block group she lives in (the pair told apart best; Gaussian, prior 1/2)",
+        "  block group she lives in (Gaussian, prior 1/2), mean over pairs; best: the pair of each block that is told apart best",
         f"method: {risks[0].method}",
     ]
     errors = [r.summary() for r in risks if r.posterior_mcse.any()]
@@ -152,7 +152,7 @@ def difference_lines(base: SpineRisk, other: SpineRisk) -> list[str]:
         )
         raise ModelError(msg, other.name)
     change = other.right_even[b] - base.right_even[a]
-    located = phi(np.sqrt(other.moved_most[b] / 2)) - phi(np.sqrt(base.moved_most[a] / 2))
+    located = other.moved_right[b] - base.moved_right[a]
     up, down = int((change > 1e-6).sum()), int((change < -1e-6).sum())
     lines = [
         f"{other.name} against {base.name}: presence is easier to tell in {up:,} blocks, harder in {down:,}, "

@@ -135,8 +135,11 @@ class SpineRisk:
         Budget that guards presence from somebody who knows everybody else in the block, by *all* queries of units that hold only
         this block.
     moved_most, moved_mean
-        Budget that tells the block from the others of the same tabulation block group, all queries, the most and the mean; NaN
-        where there is no other, or no tabulation block group.
+        Budget that tells the block from the others of the same tabulation block group, all queries: the pair told apart best, and
+        the mean over pairs. NaN where there is no other, or no tabulation block group.
+    moved_right
+        Mean over those pairs of the probability that somebody who knows everybody else is right about which of the two blocks she
+        lives in: Phi(d / 2), prior 1/2, Gaussian.
     method
         How it came about, in words.
     posterior_mcse, right_mcse, right_even_mcse
@@ -160,6 +163,7 @@ class SpineRisk:
     own_rho: Floats
     moved_most: Floats
     moved_mean: Floats
+    moved_right: Floats
     method: str
     posterior_mcse: Floats
     right_mcse: Floats
@@ -172,7 +176,7 @@ class SpineRisk:
 
     def summary(self) -> dict[str, Any]:
         """Means and extremes over blocks; every block counts once."""
-        moved = self.moved_most[np.isfinite(self.moved_most)]
+        has = np.isfinite(self.moved_most)
         p = self.person.prior
         return {
             "spine": self.name,
@@ -191,10 +195,10 @@ class SpineRisk:
             "right_even_least": float(self.right_even.min()),
             "right_even_most": float(self.right_even.max()),
             "own_rho_most": float(self.own_rho.max()),
-            "moved_rho": float(moved.mean()) if moved.size else None,
-            "moved_rho_most": float(moved.max()) if moved.size else None,
-            "moved_right": float(phi(np.sqrt(moved / 2)).mean()) if moved.size else None,
-            "moved_right_most": float(phi(np.sqrt(moved.max() / 2))) if moved.size else None,
+            "moved_rho": float(self.moved_mean[has].mean()) if has.any() else None,
+            "moved_rho_most": float(self.moved_most[has].max()) if has.any() else None,
+            "moved_right": float(self.moved_right[has].mean()) if has.any() else None,
+            "moved_right_best": float(phi(np.sqrt(self.moved_most[has] / 2)).mean()) if has.any() else None,
             "method": self.method,
         }
 
@@ -223,6 +227,7 @@ class SpineRisk:
             "own_rho": self.own_rho,
             "moved_rho_most": self.moved_most,
             "moved_rho_mean": self.moved_mean,
+            "moved_right_mean": self.moved_right,
             "moved_right_most": phi(np.sqrt(self.moved_most / 2)),
         }
 
@@ -294,7 +299,7 @@ def spine_risk(
             f"{person.draws} truths and releases drawn, other blocks {person.others.name}, own counts summed"
         )
     geoid, of = geoids_of(spine), kinds.of_leaf
-    most, mean = _moved(spine, geoid, budget)
+    most, mean, located = _moved(spine, geoid, budget)
     zero = np.zeros(of.size)
     mcse = (zero, zero, zero) if error is None else tuple(e[of] for e in error)
     information = kinds.own_information + kinds.outside
@@ -316,6 +321,7 @@ def spine_risk(
         own_rho=_own_rho(spine, kinds, budget.fraction),
         moved_most=most,
         moved_mean=mean,
+        moved_right=located,
         method=method,
         posterior_mcse=mcse[0],
         right_mcse=mcse[1],
@@ -340,9 +346,9 @@ def _own_rho(spine: Spine, kinds: Kinds, rho: Fraction) -> Floats:
     return 0.5 * float(rho) * np.bincount(kinds.chain[lone], spine.shares[lone], minlength=spine.leaves.size)
 
 
-def _moved(spine: Spine, geoid: NDArray[np.str_], rho: Rho) -> tuple[Floats, Floats]:
+def _moved(spine: Spine, geoid: NDArray[np.str_], rho: Rho) -> tuple[Floats, Floats, Floats]:
     if len(spine.path_totals()) != 1 or not all(len(g) == 15 and g.isdigit() for g in geoid.tolist()):
         nothing = np.full(geoid.size, np.nan)
-        return nothing, nothing
+        return nothing, nothing, nothing
     found = location_within(spine, geoid.astype("<U12"), rho)
-    return found.most, found.mean
+    return found.most, found.mean, found.right

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -64,9 +66,12 @@ def test_every_pair_of_blocks_of_random_spines_is_within_the_promise_and_one_att
             if not pairs:
                 assert np.isnan(found.most[i])
                 assert np.isnan(found.mean[i])
+                assert np.isnan(found.right[i])
                 continue
             assert found.most[i] == pytest.approx(float(max(pairs)), abs=1e-12)
             assert found.mean[i] == pytest.approx(float(sum(pairs)) / len(pairs), abs=1e-12)
+            phi = [NormalDist().cdf(math.sqrt(2 * float(r)) / 2) for r in pairs]
+            assert found.right[i] == pytest.approx(sum(phi) / len(phi), abs=1e-12)
         for level, worst in location_guarantees(spine, "7/3").items():
             above = spine.ancestor(level)
             pairs = [
