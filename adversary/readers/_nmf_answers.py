@@ -5,7 +5,9 @@ Held to account by ``tests/readers/test_nmf.py``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +15,12 @@ import numpy as np
 from adversary.errors import FileFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
     from numpy.typing import NDArray
 
-__all__ = ["Answers", "Constraint", "joined", "place_in"]
+__all__ = ["Answers", "Constraint", "gathered", "joined", "place_in"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +133,32 @@ class Constraint:
     geocode: NDArray[np.str_]
     values: NDArray[np.int64]
     shape: tuple[int, ...] | None = None
+
+
+def free_memory() -> int | None:
+    """Bytes that this machine can still give, None where it does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = re.search(r"^MemAvailable: +(\d+) kB", text, re.MULTILINE)
+    return None if found is None else int(found.group(1)) * 1024
+
+
+def gathered(batches: Iterator[Answers]) -> Answers:
+    """Join batches, refusing what does not fit into memory (it is held twice while it is sorted)."""
+    room, held = free_memory(), 0
+    found: list[Answers] = []
+    for batch in batches:
+        found.append(batch)
+        held += batch.values.nbytes + batch.geocode.nbytes
+        if room is not None and 2 * held > room:
+            msg = (
+                f"the answers to {batch.name!r} at {batch.level} need more than the {room / 1e9:.1f} GB that are free: name some "
+                "states, take one cell of it (cell), or go through it in pieces (batches)"
+            )
+            raise FileFormatError(msg, room)
+    return joined(found)
 
 
 def joined(found: list[Answers]) -> Answers:

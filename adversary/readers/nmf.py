@@ -29,7 +29,7 @@ from adversary.privacy.budget import Allocation, noise_scale
 from adversary.readers import _nmf_columns as _columns
 from adversary.readers import _nmf_noise as _noise
 from adversary.readers import _nmf_spine as _spine
-from adversary.readers._nmf_answers import Answers, Constraint, joined, place_in
+from adversary.readers._nmf_answers import Answers, Constraint, gathered, joined, place_in
 from adversary.readers._nmf_layout import (
     CONSTRAINT,
     DPQUERY,
@@ -305,8 +305,12 @@ class NoisyMeasurements:
             raise FileFormatError(msg, odd)
 
     def query(self, level: str, name: str, states: States = None) -> Answers:
-        """Noisy answers to one query at all units of a level, sorted by code; see :meth:`batches`, which needs less memory."""
-        return joined(list(self.batches(level, name, states)))
+        """Noisy answers to one query at all units of a level, sorted by code; see :meth:`batches`.
+
+        What does not fit into memory is refused: a national ``detailed`` at blocks is 95 GB. Then take :meth:`batches`,
+        :meth:`cell`, or fewer states.
+        """
+        return gathered(self.batches(level, name, states))
 
     def cell(self, level: str, name: str, cell: int | Sequence[int], states: States = None) -> Answers:
         """One answer of a query at all units of a level, without keeping the others.

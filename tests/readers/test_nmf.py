@@ -561,6 +561,18 @@ def test_batches_hold_few_rows_and_together_are_the_query(tmp_path: Path) -> Non
     assert together.tolist() == nmf.query("Block", "total").geocode.tolist()
 
 
+def test_answers_that_do_not_fit_into_memory_are_refused_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nmf = NoisyMeasurements.open(release(tmp_path))
+    monkeypatch.setattr("adversary.readers._nmf_answers.free_memory", lambda: 500)
+    with pytest.raises(FileFormatError, match=r"need more than the 0\.0 GB that are free: name some states"):
+        nmf.query("Block", "total")
+    assert len(nmf.query("Block", "total", "101")) == 1
+    monkeypatch.setattr("adversary.readers._nmf_answers.free_memory", lambda: None)
+    assert len(nmf.query("Block", "total")) == 5
+
+
 def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     product = release(tmp_path)
     monkeypatch.setattr("adversary.readers._nmf_columns.find_spec", lambda name: None)
