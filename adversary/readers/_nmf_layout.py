@@ -120,6 +120,12 @@ def level_parts(product: Path) -> dict[str, dict[str, tuple[Part, ...]]]:
     out: dict[str, dict[str, tuple[Part, ...]]] = {}
     for folder in sorted(product.glob("*.parquet")):
         if not folder.is_dir():
+            if folder.name.removesuffix(".parquet") in LEVEL_ORDER:
+                msg = (
+                    f"{folder.name} is a file, but a level is a folder with DPQuery and Constraint in it: in one file their "
+                    "rows cannot be told apart; take the Bureau's folders"
+                )
+                raise FileFormatError(msg, folder.name)
             continue
         kinds: dict[str, tuple[Part, ...]] = {}
         for kind in _KINDS:

@@ -159,6 +159,13 @@ def test_the_parent_of_one_product_will_do_and_of_two_will_not(tmp_path: Path) -
         NoisyMeasurements.open(tmp_path / "empty")
 
 
+def test_a_level_that_is_one_file_is_refused(tmp_path: Path) -> None:
+    product = release(tmp_path)
+    put(product / "Tract.parquet", rows([("044", "total", [1], 4.0)]))
+    with pytest.raises(FileFormatError, match=r"Tract\.parquet is a file, but a level is a folder"):
+        NoisyMeasurements.open(product)
+
+
 def test_a_codes_state_must_be_that_of_its_folder(tmp_path: Path) -> None:
     product = release(tmp_path)
     (block_file(product, "001")).replace(block_file(product, "101"))
@@ -657,23 +664,15 @@ def test_a_product_of_unknown_axes_takes_its_histogram_from_the_detailed_query(t
 
 
 def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
-    """Bytes cut away or turned: one sentence, whatever Arrow finds. (A few such files bring Arrow itself down.)"""
+    """Bytes cut away: one sentence. (A few files with bytes *changed* bring Arrow itself down; nothing here can help.)"""
     product = release(tmp_path)
     good = block_file(product).read_bytes()
-    rng = np.random.default_rng(5)
-    refused = 0
-    for k in range(40):
-        bad = bytearray(good[: int(rng.integers(1, len(good)))]) if k % 2 else bytearray(good)
-        if not k % 2:
-            bad[int(rng.integers(4, 900))] ^= 0xFF  # in the pages, not in the footer
-        block_file(product).write_bytes(bytes(bad))
-        nmf = NoisyMeasurements.open(product)
-        try:
-            nmf.query("Block", "total", "44")
-            nmf.table("44")
-        except FileFormatError:
-            refused += 1
-    assert refused >= 20
+    for keep in (1, 4, 11, 100, len(good) // 2, len(good) - 1):
+        block_file(product).write_bytes(good[:keep])
+        with pytest.raises(
+            FileFormatError, match=r"State=044/part-0.parquet is no Parquet file, or was cut short"
+        ):
+            NoisyMeasurements.open(product).query("Block", "total", "44")
 
 
 def test_a_file_without_a_needed_column_is_refused(tmp_path: Path) -> None:
