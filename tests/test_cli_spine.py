@@ -267,6 +267,47 @@ def test_a_spine_without_a_budget_is_shown_and_promises_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("GEOID20\n", [], "without blocks has no spine"),
+        ("GEOID20\n", ["--kind", "conventional"], "has no blocks"),
+        ("unit,parent\n", ["--kind", "pairs"], "has no blocks"),
+        ("GEOID20\n\u066010010201001000\n", [], "a character that is no digit"),
+        ("GEOID20\nabcdefghijklmno\n", [], "a character that is no digit"),
+        (
+            "block\n1\n",
+            ["--kind", "levels", "--rho", "inf", "--share", "block=1"],
+            "--rho must be positive and finite",
+        ),
+        (
+            "block\n1\n",
+            ["--kind", "levels", "--rho", "0", "--share", "block=1"],
+            "--rho must be positive and finite",
+        ),
+    ],
+)
+def test_sources_and_budgets_of_nothing_are_one_sentence_and_no_file(tmp_path, text, arguments, words):
+    path = tmp_path / "b.csv"
+    path.write_text(text, encoding="utf-8")
+    assert words in call("build", path, tmp_path / "s.csv", *arguments, code=2).stderr
+    assert not (tmp_path / "s.csv").exists()
+
+
+def test_promises_are_of_the_spines_own_budget(tmp_path):
+    path = tmp_path / "b.csv"
+    path.write_text("Tract,Block\n1,11\n1,12\n")
+    common = ("--kind", "levels", "--share", "Tract=1/2,Block=1/2")
+    for rho in ("1", "2"):
+        call("build", path, tmp_path / f"{rho}.csv", *common, "--rho", rho)
+    one, two = (
+        js("privacy", tmp_path / f"{r}.csv", "--allocation", "2020-pl94-persons")["promises"] for r in "12"
+    )
+    for a, b in zip(one, two, strict=True):
+        assert Fraction(b["rho"]) == 2 * Fraction(a["rho"])
+        assert Fraction(b["certificate_rho"]) == 2 * Fraction(a["certificate_rho"])
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--others", "flat"], "--others is any, poisson:MEAN or geometric:RATIO"),

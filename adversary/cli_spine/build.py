@@ -20,7 +20,7 @@ from adversary.cli_spine._options import (
     level_rows,
     state_option,
 )
-from adversary.errors import BudgetError
+from adversary.errors import BudgetError, FileFormatError
 
 __all__ = ["build"]
 
@@ -67,6 +67,9 @@ def _budget(
             "--share and --rho go together: the shares of all levels, and the budget that they are shares of"
         )
         raise BudgetError(msg, (shares, rho))
+    if rho is not None and (Rho(rho).infinite or not Rho(rho)):
+        msg = f"--rho must be positive and finite, got {rho!r}: leave it and --share out for a spine without a budget"
+        raise BudgetError(msg, rho)
     return {"shares": shares, "rho": str(Rho(rho)) if rho else None, "allocation": None}
 
 
@@ -169,6 +172,9 @@ def build(
 
     budget = _budget(allocation, rho, _shares(share), kind)
     spine, blocks = _built(source, kind, budget["shares"], options)
+    if not spine.leaves.size:
+        msg = f"{source!r} has no blocks, so there is no spine to build: check the file"
+        raise FileFormatError(msg, source)
     about = {
         "kind": kind,
         "source": Path(source).name,

@@ -372,7 +372,7 @@ def promises(
     rho
         Whole budget, exact.
     allocation
-        Query mixes, for attributes and for the certificate's numbers; None for neither.
+        Query mixes, for attributes, and shares of levels, for the certificate's numbers (with this rho); None for neither.
     delta
         Probability of failure, in (0, 1].
     words
@@ -391,6 +391,7 @@ def promises(
     >>> [(p.what, str(p.rho), round(p.epsilon, 2)) for p in promises(spine, 1, None, 1e-6)]
     [('anything', '1', 7.77), ('her block within a tract', '1/2', 5.22)]
     """
+    allocation = None if allocation is None else allocation.scaled_to(rho)
 
     def said(what: str, found: Rho, certified: Rho | None) -> Promise:
         other = None if certified is None else epsilon(certified, delta)

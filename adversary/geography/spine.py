@@ -280,7 +280,7 @@ class Spine(SavedSpine):
         if not found:
             where = f"level {level}" if level else "the spine"
             msg = (
-                f"geocode {unit!r} is not in {where}: codes look like {self.geocodes[-1]!r}; were leading "
+                f"geocode {unit!r} is not in {where}: codes look like {str(self.geocodes[-1])!r}; were leading "
                 "zeros lost?"
             )
             raise AdversaryError(msg, unit)

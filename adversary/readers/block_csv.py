@@ -104,8 +104,9 @@ def read_blocks(path: str | Path, *, state: str | None = None, fill_zeros: bool 
     """
     source = Path(path)
     if source.is_dir():
-        return read_baf(source, state)
+        return _only_digits(read_baf(source, state), source)
     blocks = read_grfc(source) if _is_grfc(source) else _from_columns(source, fill_zeros=fill_zeros)
+    _only_digits(blocks, source)
     if state is None:
         return blocks
     rows = np.flatnonzero(blocks.state == state)
@@ -114,6 +115,18 @@ def read_blocks(path: str | Path, *, state: str | None = None, fill_zeros: bool 
         msg = f"{source.name}: no block of state {state!r}: there are {there}"
         raise FileFormatError(msg, state)
     return blocks.take(rows)
+
+
+def _only_digits(blocks: BlockTable, path: Path) -> BlockTable:
+    """Refuse block codes with anything but the digits 0 to 9."""
+    if len(blocks):
+        letters = np.ascontiguousarray(blocks.block.astype("<U16")).view(np.uint32).reshape(-1, 16)
+        wrong = np.flatnonzero(((letters < ord("0")) | (letters > ord("9"))).any(axis=1))
+        if wrong.size:
+            bad = str(blocks.block[wrong[0]])
+            msg = f"{path.name}: block code {bad!r} has a character that is no digit: check the column"
+            raise FileFormatError(msg, bad)
+    return blocks
 
 
 def _is_grfc(path: Path) -> bool:
