@@ -8,12 +8,17 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from adversary.cli_spine._options import PERSONS, emit, fill_option, json_option, spread, state_option
 from adversary.errors import BudgetError
+
+if TYPE_CHECKING:
+    from adversary.geography.blocks import BlockTable
+    from adversary.privacy.budget import Allocation
+    from adversary.spine_risk import UniquePerson
 
 __all__ = ["compare"]
 
@@ -73,8 +78,62 @@ def compare(
     alone in her cell of her block, in every block. With --out: accuracy.csv, distances.csv, risk_by_block.csv, risk_map.csv (one
     row a GEOID20, to join to a map) and three figures.
     """
+    from adversary.privacy.budget import Allocation
+    from adversary.readers.block_csv import read_blocks
+    from adversary.spine_risk import difference_lines, summary_lines
+
+    split, person = Allocation.load(allocation), _person(query, prior, others, draws, seed)
+    _of_persons(split, allocation)
+    blocks = read_blocks(source, state=state, fill_zeros=fill_zeros)
+    accuracy, distances, risks = _compared(blocks, split, person)
+    lines = ["standard deviation of totals: mean (largest); state totals are published as they are"]
+    lines += [*accuracy.lines(), "", "off-spine entity distance: mean (largest)"]
+    for kind, found in distances.items():
+        spreads = [spread(list(d.values())) for d in found.values()]
+        cells = "".join(f"{s['mean']:>16.2f} ({s['largest']})" for s in spreads)
+        lines.append(f"{kind:<24}{spreads[0]['entities']:>8,}{cells}")
+    lines += ["", *summary_lines(risks), *difference_lines(risks[0], risks[2])]
+    files = _write_comparison(Path(out), accuracy, risks, distances) if out else []
+    data = {
+        "allocation": allocation,
+        "blocks": len(blocks),
+        "accuracy": [vars(r) for r in accuracy.rows],
+        "distances": {k: {n: spread(list(d.values())) for n, d in v.items()} for k, v in distances.items()},
+        "risk": [r.summary() for r in risks],
+        "others": others,
+        "seed": person.seed,
+        "files": files,
+    }
+    lines += [f"seed: {person.seed}"] if person.seed is not None else []
+    lines += [f"written: {', '.join(files)}"] if files else []
+    emit(as_json, data, lines)
+
+
+def _person(query: str, prior: str, others: str, draws: int, seed: int | None) -> UniquePerson:
+    from adversary.spine_risk import UniquePerson
+
+    believed, p = _others(others), _probability(prior)
+    if believed is not None:
+        return UniquePerson(query, p, believed, draws, 0 if seed is None else seed)
+    if seed is not None:
+        msg = f"--seed belongs to --others poisson:MEAN or geometric:RATIO, got --seed {seed}: nothing is drawn otherwise"
+        raise BudgetError(msg, seed)
+    return UniquePerson(query, p)
+
+
+def _of_persons(split: Allocation, name: str) -> None:
+    """Refuse an allocation whose spine or whose totals leave nothing to compare."""
+    if "prim" in split.levels:
+        msg = f"{name} is of a spine with primitive geography, which no other spine has the levels of: take a PL 94-171 one"
+        raise BudgetError(msg, name)
+    if "units" in name.lower():
+        msg = f"{name} is of housing units, whose number is published as it is in every block: take one of persons"
+        raise BudgetError(msg, name)
+
+
+def _compared(blocks: BlockTable, split: Allocation, person: UniquePerson) -> tuple[Any, dict[str, Any], Any]:
+    """Accuracy, distances and risks under the three spines, from the library."""
     from adversary.geography.accuracy import (
-        KINDS,
         area_codes,
         compare_accuracy,
         rows_of_leaves,
@@ -83,41 +142,18 @@ def compare(
     from adversary.geography.das import aian_spine, conventional_spine, optimized_spine
     from adversary.geography.off_spine import entity_distances
     from adversary.geography.plans import level_shares, query_shares, strategies_of
-    from adversary.privacy.budget import Allocation
-    from adversary.readers.block_csv import read_blocks
-    from adversary.spine_risk import UniquePerson, difference_lines, spine_risk, summary_lines
+    from adversary.spine_risk import spine_risk
 
-    split = Allocation.load(allocation)
-    believed = _others(others)
-    if believed is None and seed is not None:
-        msg = f"--seed belongs to --others poisson:MEAN or geometric:RATIO, got --seed {seed}: nothing is drawn otherwise"
-        raise BudgetError(msg, seed)
-    p = _probability(prior)
-    start = 0 if seed is None else seed
-    drawn = UniquePerson(query, p, believed, draws, start) if believed is not None else None
-    person = drawn or UniquePerson(query, p)
-    blocks = read_blocks(source, state=state, fill_zeros=fill_zeros)
     shares = level_shares(split)
-    if "Prim" in shares:
-        msg = f"{allocation} is of a spine with primitive geography, which no other spine has the levels of: take a PL 94-171 one"
-        raise BudgetError(msg, allocation)
-    if "units" in allocation.lower():
-        msg = f"{allocation} is of housing units, whose number is published as it is in every block: take one of persons"
-        raise BudgetError(msg, allocation)
-    spines = {
-        "conventional": conventional_spine(blocks, shares),
-        "AIAN": aian_spine(blocks, shares),
-        "optimised": optimized_spine(blocks, shares),
-    }
+    builders = {"conventional": conventional_spine, "AIAN": aian_spine, "optimised": optimized_spine}
+    spines = {name: build(blocks, shares) for name, build in builders.items()}  # type: ignore[operator]
     accuracy = compare_accuracy(
         {name: with_state_totals(s) for name, s in spines.items()},
         blocks,
         lambda s: strategies_of(s, split),
         split.total,
-        kinds=KINDS,
         exact=lambda s: s.units("State_Total"),
     )
-    risks = [spine_risk(s, query_shares(s, split), split.total, person, n) for n, s in spines.items()]
     distances = {
         kind: {
             n: entity_distances(s, area_codes(blocks, kind)[rows_of_leaves(s, blocks)])
@@ -125,35 +161,8 @@ def compare(
         }
         for kind in ("place", "county subdivision", "AIAN area")
     }
-    distances = {kind: found for kind, found in distances.items() if next(iter(found.values()))}
-    lines = [
-        "standard deviation of totals: mean (largest); state totals are published as they are",
-        *accuracy.lines(),
-        "",
-        "off-spine entity distance: mean (largest)",
-    ]
-    for kind, found in distances.items():
-        spreads = [spread(list(d.values())) for d in found.values()]
-        lines.append(
-            f"{kind:<24}{spreads[0]['entities']:>8,}"
-            + "".join(f"{s['mean']:>16.2f} ({s['largest']})" for s in spreads)
-        )
-    lines += ["", *summary_lines(risks), *difference_lines(risks[0], risks[2])]
-    files = _write_comparison(Path(out), accuracy, risks, distances) if out else []
-    data = {
-        "allocation": allocation,
-        "blocks": len(blocks),
-        "accuracy": [vars(r) for r in accuracy.rows],
-        "distances": {
-            k: {n: spread(list(d.values())) for n, d in found.items()} for k, found in distances.items()
-        },
-        "risk": [r.summary() for r in risks],
-        "seed": person.seed,
-        "files": files,
-    }
-    lines += [f"seed: {start}"] if drawn else []
-    lines += [f"written: {', '.join(files)}"] if files else []
-    emit(as_json, data, lines)
+    risks = [spine_risk(s, query_shares(s, split), split.total, person, n) for n, s in spines.items()]
+    return accuracy, {k: found for k, found in distances.items() if next(iter(found.values()))}, risks
 
 
 def _probability(text: str) -> float:
@@ -185,4 +194,5 @@ def _write_comparison(folder: Path, accuracy: Any, risks: Any, distances: dict[s
     for name, ax in figures.items():
         with whole(folder / name) as draft:
             ax.figure.savefig(draft, dpi=150, format="png")
-    return sorted(str(p) for p in folder.iterdir() if p.suffix in (".csv", ".png"))
+    tables = ["accuracy.csv", "risk_by_block.csv", "risk_map.csv", *(["distances.csv"] if distances else [])]
+    return sorted(str(folder / name) for name in (*tables, *figures))
