@@ -30,6 +30,7 @@ _ELSEWHERE = {
     "explore": "adversary.cli_explore:explore",
     "largest": "adversary.cli_risk:largest",
     "reconstruct": "adversary.cli_reconstruct:reconstruct",
+    "report": "adversary.cli_report:report",
     "reproduce": "adversary.cli_risk:reproduce",
     "run": "adversary.cli_config:run",
     "schema": "adversary.cli_config:schema_command",
