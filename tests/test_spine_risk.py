@@ -21,7 +21,7 @@ from adversary.geography.spine import Spine
 from adversary.privacy import discrete_gaussian as dg
 from adversary.privacy.budget import Allocation
 from adversary.readers.baf import read_baf
-from adversary.risk import expected_uniqueness
+from adversary.risk import TwoLevelDesign, expected_two_level, expected_uniqueness
 from adversary.samplers.leaf_prior import LeafPrior
 from adversary.spine_attack import measurements_of
 from adversary.spine_risk import (
@@ -43,7 +43,7 @@ FOLDER = SHARED / "data" / "rhode-island-baf"
 def two_levels(leaves: int, groups: int = 1) -> Spine:
     table = {
         "top": [f"{g:03d}" for g in range(groups) for _ in range(leaves)],
-        "leaf": [f"{g:03d}{i}" for g in range(groups) for i in range(leaves)],
+        "leaf": [f"{g:03d}{i:02d}" for g in range(groups) for i in range(leaves)],
     }
     return Spine.from_blocks(table, {"top": "2/5", "leaf": "3/5"})
 
@@ -109,6 +109,20 @@ def test_with_nothing_believed_of_others_every_release_of_a_small_tree_gives_the
     assert found.risk == pytest.approx(found.posterior / prior)
     wrong = spine_risk(two_levels(leaves), ONE, rho * Fraction(11, 10), UniquePerson("total", prior=prior))
     assert abs(wrong.posterior[0] - mean) > 1e-3
+
+
+@pytest.mark.parametrize(("leaves", "prior"), [(5, 0.5), (28, 0.1)])
+def test_two_levels_agree_with_the_sum_over_releases_of_the_two_level_attack(
+    leaves: int, prior: float
+) -> None:
+    rho = Fraction(1, 3)  # noise 7.5 and 5
+    found = spine_risk(two_levels(leaves), ONE, rho, UniquePerson("total", prior=prior))
+    top, leaf = noises(rho)
+    design = TwoLevelDesign(sigma2=leaf, group_sigma2=top, others=leaves - 1, mode="integer")
+    present = expected_two_level(design, 60, p=prior)
+    average = expected_two_level(design, 60, p=prior, truth="average")
+    assert found.posterior[0] == pytest.approx(present.posterior, abs=1e-6)
+    assert found.right[0] == pytest.approx(average.right, abs=1e-4)
 
 
 @pytest.mark.parametrize("others", [[0.7, 0.2, 0.1], [0.2, 0.6, 0.2]])
