@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test slow check lint types contracts notebooks bench clean
+.PHONY: demo test slow check lint types contracts notebooks bench docs lowest clean
 
 # The first interpreter >= 3.12 among the usual names, pyenv's own folder included (.python-version names the tested one).
 define find_python
@@ -57,5 +57,15 @@ slow: $(VENV)/.tested
 bench: $(VENV)/.tested
 	$(BIN)/python -m pytest tests/benchmarks --import-mode=importlib -q
 
+docs: $(VENV)/.tested
+	@$(BIN)/python docs/build_api.py --out build/docs
+
+# the oldest versions that pyproject.toml admits, in an environment of their own; what they deprecate is not our business
+lowest:
+	@python="$(PYTHON)"; if [ -z "$$python" ]; then python=$$( $(find_python) ) || exit 1; fi; "$$python" -m venv --clear .venv-lowest
+	@.venv-lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable '.[dask,readers,reconstruct]' \
+	  hypothesis mpmath pytest
+	@.venv-lowest/bin/python -m pytest tests -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(PYTEST_ARGS)
+
 clean:
-	rm -rf $(VENV) demo_output dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-lowest demo_output dist build .pytest_cache .mypy_cache .ruff_cache
