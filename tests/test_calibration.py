@@ -30,11 +30,16 @@ RELEASES = {
     "unique_at": Release.from_counts({"block": 2, "block_group": 3, "tract": 3}, rho="1/2"),
     "unknown_attribute": Release.from_counts({"cells": [1, 0]}, rho="1/4"),
     "whole_record": Release.from_counts({"cells": [1, 0, 0, 2]}, rho="1/4"),
+    "reconstruction": Release.from_counts(
+        {"people": 4, "subsidised": 1, "people_subsidised": 3, "one_bedroom": 1}, rho="1/4"
+    ),
 }
 
 
 def shipped(name):
     s = load(name)
+    if name == "reconstruction":
+        return s.assuming(households=2)
     return (
         s.assuming(cell=Prior("Categorical", p=np.array([0.4, 0.3, 0.2, 0.1])))
         if name == "whole_record"

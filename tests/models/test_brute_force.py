@@ -129,7 +129,14 @@ def siblings():
 
 
 def on_spine():
-    counts = {"block": 2, "siblings": [1], "cousins": [0, -1], "block_group": 4, "other_groups": 2, "tract": 5}
+    counts = {
+        "block": 2,
+        "siblings": [1],
+        "cousins": [0, -1],
+        "block_group": 4,
+        "other_groups": 2,
+        "tract": 5,
+    }
     release = Release.from_counts(counts, sigma2=1.5)
     scenario = load("on_spine").assuming(known=1, present=Prior("Bernoulli", p=0.6))
     cousins = {}
@@ -191,6 +198,27 @@ def cells(name, target):
     return scenario, release, weights
 
 
+def reconstruction():
+    """Every order of every household, with two exact tables and two noisy ones."""
+    sigma2 = {"people": 0.0, "subsidised": 0.0, "people_subsidised": 2.0, "one_bedroom": 1.5}
+    counts = {"people": 8, "subsidised": 2, "people_subsidised": 5, "one_bedroom": 1}
+    shares = [0.3, 0.2, 0.3, 0.1, 0.1]
+    people, inside, small = [1, 1, 3, 3, 3], [0, 1, 0, 1, 1], [0, 1, 0, 0, 1]
+    release = Release.from_counts(counts, sigma2=sigma2)
+    scenario = load("reconstruction").assuming(
+        kind=Prior("Categorical", p=np.array(shares), dims="household")
+    )
+    weights = []
+    for kinds in itertools.product(range(5), repeat=4):
+        there = [(people[k], inside[k], small[k]) for k in kinds]
+        if sum(p for p, _, _ in there) != 8 or sum(s for _, s, _ in there) != 2:
+            continue
+        w = sum(math.log(shares[k]) for k in kinds)
+        w += noise(5, sum(p * s for p, s, _ in there), 2.0) + noise(1, sum(b for _, _, b in there), 1.5)
+        weights.append((int(4 in kinds), w))
+    return scenario, release, weights
+
+
 CASES = {
     "single_level": lambda: one_cell("single_level", "present"),
     "fill_out": lambda: one_cell("fill_out", "answered"),
@@ -210,6 +238,7 @@ CASES = {
     "unique_at": unique_at,
     "unknown_attribute": lambda: cells("unknown_attribute", "value"),
     "whole_record": lambda: cells("whole_record", "cell"),
+    "reconstruction": reconstruction,
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adversary import Prior, Release, load, run
 from adversary.errors import ModelError, UnsupportedModelError
 from adversary.privacy.discrete_gaussian import sample
 from adversary.reconstruction.constraints import UNBOUNDED, Constraints
@@ -422,3 +423,34 @@ def test_noise_wrong_by_a_fifth_is_found_by_calibration():
     assert spread(right) > 0.005
     assert stats.kstest(right, "uniform").pvalue > 0.005
     assert spread(wrong) < 1e-4
+
+
+def declared():
+    """The scenario's kinds of households as configurations, its release as rows."""
+    shares = np.array([0.3, 0.2, 0.3, 0.1, 0.1])
+    table = Configurations.product(Attribute("kind", tuple("01234")))
+    matrix = np.array([[1, 1, 1, 1, 1], [1, 1, 3, 3, 3], [0, 1, 0, 1, 1], [0, 1, 0, 3, 3], [0, 1, 0, 0, 1]])
+    names = ("households", "people", "subsidised", "people_subsidised", "one_bedroom")
+    return table, shares, matrix, names
+
+
+@pytest.mark.parametrize("exact", [0, 1, 2])
+def test_a_block_declared_in_pymc_has_the_same_posterior(exact):
+    """The declared scenario, summed out by the exact engine, with none, one and two of its tables exact."""
+    table, shares, matrix, names = declared()
+    values, sigma2 = np.array([4, 8, 2, 5, 1]), np.array([0.0, 3.0, 1.0, 2.0, 1.5])
+    sigma2[1 : 1 + exact] = 0.0
+    counts = {name: int(v) for name, v in zip(names[1:], values[1:], strict=True)}
+    release = Release.from_counts(counts, sigma2=dict(zip(names[1:], sigma2[1:].tolist(), strict=True)))
+    scenario = load("reconstruction").assuming(kind=Prior("Categorical", p=shares, dims="household"))
+    answer = run(scenario, release, draws=0)
+    firm = sigma2 == 0
+    some = [tuple(np.array(names)[which]) for which in (firm, ~firm)]
+    rows = Constraints(table, matrix[firm], values[firm], values[firm], some[0], some[0])
+    noisy = NoisyRows(table, matrix[~firm], values[~firm], sigma2[~firm], some[1], some[1])
+    found = household_posterior(rows, shares, noisy=noisy)
+    blocks, weight, _ = enumerated(rows, shares, {4: 1.0}, noisy)
+    assert found.probability({"kind": "4"}) == pytest.approx(weight @ (blocks[:, 4] > 0), abs=1e-12)
+    assert answer.posterior == pytest.approx(found.probability({"kind": "4"}), abs=1e-10)
+    assert answer.prior == pytest.approx(found.prior.probability({"kind": "4"}), abs=1e-10)
+    assert 0.05 < answer.posterior < 0.95
