@@ -60,7 +60,7 @@ def table(tmp_path_factory):
 def built(table, tmp_path_factory):
     folder = tmp_path_factory.mktemp("spines")
     for kind in ("conventional", "aian", "optimized"):
-        call("build", table, folder / f"{kind}.csv", "--kind", kind)
+        call("build", table, "--out", folder / f"{kind}.csv", "--kind", kind)
     return folder
 
 
@@ -70,7 +70,7 @@ def test_build_writes_the_spine_that_the_library_builds(table, built):
         spine, wanted = Spine.load(built / f"{kind}.csv"), build(blocks, level_shares(PERSONS))
         assert spine.geocodes.tolist() == wanted.geocodes.tolist()
         assert [spine.share(u) for u in range(len(spine))] == [wanted.share(u) for u in range(len(wanted))]
-    data = js("build", table, built / "again.csv.gz")
+    data = js("build", table, "--out", built / "again.csv.gz")
     assert (data["leaves"], data["blocks_in_aian_areas"], data["path_totals"]) == (130, 6, ["1"])
     assert data["guarantee"] == str(PERSONS.total)
     assert data["levels"][-1]["level"] == "Block"
@@ -198,7 +198,7 @@ def test_compare_writes_tables_figures_and_says_what_was_assumed(table, tmp_path
     ],
 )
 def test_budgets_and_settings_that_cannot_be_are_one_sentence(table, tmp_path, arguments, words):
-    found = call("build", table, tmp_path / "s.csv", *arguments, code=2)
+    found = call("build", table, "--out", tmp_path / "s.csv", *arguments, code=2)
     assert words in found.stderr
     assert not (tmp_path / "s.csv").exists()
 
@@ -207,12 +207,14 @@ def test_named_shares_are_written_and_shown_in_the_order_of_the_levels(tmp_path)
     rows = tmp_path / "b.csv"
     rows.write_text("block,tract\n011,01\n012,01\n021,02\n")
     common = ("--kind", "levels", "--levels", "tract,block", "--rho", "2")
-    data = js("build", rows, tmp_path / "s.csv", *common, "--share", "block=1/7,tract=6/7")
+    data = js("build", rows, "--out", tmp_path / "s.csv", *common, "--share", "block=1/7,tract=6/7")
     assert [(r["level"], r["greatest_share"], r["sigma2"]) for r in data["levels"]] == [
         ("tract", "6/7", pytest.approx(7 / 12)),
         ("block", "1/7", pytest.approx(7 / 2)),
     ]
-    other = js("build", rows, tmp_path / "s.csv", *common, "--share", "tract=1/7", "--share", "block=6/7")
+    other = js(
+        "build", rows, "--out", tmp_path / "s.csv", *common, "--share", "tract=1/7", "--share", "block=6/7"
+    )
     assert other["levels"][1]["sigma2"] * 6 == pytest.approx(data["levels"][1]["sigma2"])
     privacy = js("privacy", tmp_path / "s.csv")
     assert [p["what"] for p in privacy["promises"]] == ["anything", "her block within a tract"]
@@ -236,15 +238,15 @@ def test_p19_trees_that_are_none_are_refused_with_the_ids(tmp_path, rows, words)
     path = tmp_path / "pairs.csv"
     path.write_text("unit,parent\n" + rows)
     if words is None:
-        assert js("build", path, tmp_path / "s.csv", "--kind", "pairs")["leaves"] == 2
+        assert js("build", path, "--out", tmp_path / "s.csv", "--kind", "pairs")["leaves"] == 2
         return
-    assert words in call("build", path, tmp_path / "s.csv", "--kind", "pairs", code=2).stderr
+    assert words in call("build", path, "--out", tmp_path / "s.csv", "--kind", "pairs", code=2).stderr
 
 
 def test_p19_crossing_hierarchies_are_refused_with_advice(tmp_path):
     path = tmp_path / "b.csv"
     path.write_text("tract,town,block\n1,T,11\n2,T,21\n")
-    found = call("build", path, tmp_path / "s.csv", "--kind", "levels", code=2)
+    found = call("build", path, "--out", tmp_path / "s.csv", "--kind", "levels", code=2)
     assert "'T' lies under both '1' and '2'" in found.stderr
     assert "off-spine entity" in found.stderr
 
@@ -252,16 +254,16 @@ def test_p19_crossing_hierarchies_are_refused_with_advice(tmp_path):
 def test_p15_codes_that_lost_their_zeros_are_refused_or_filled_aloud(tmp_path):
     path = tmp_path / "b.csv"
     path.write_text("geocode\n10010201001000\n440070001011000\n")
-    assert "leading zero" in call("build", path, tmp_path / "s.csv", code=2).stderr
+    assert "leading zero" in call("build", path, "--out", tmp_path / "s.csv", code=2).stderr
     with pytest.warns(UserWarning, match="1 of 2 block codes were filled"):
-        call("build", path, tmp_path / "s.csv", "--fill-zeros")
+        call("build", path, "--out", tmp_path / "s.csv", "--fill-zeros")
     assert Spine.load(tmp_path / "s.csv").index("010010201001000") > 0
 
 
 def test_a_spine_without_a_budget_is_shown_and_promises_nothing(tmp_path):
     path = tmp_path / "p.csv"
     path.write_text("unit,parent\nA,\nAA,A\n")
-    call("build", path, tmp_path / "s.csv", "--kind", "pairs")
+    call("build", path, "--out", tmp_path / "s.csv", "--kind", "pairs")
     assert "sigma2" not in call("show", tmp_path / "s.csv").stdout
     assert "names no budget" in call("privacy", tmp_path / "s.csv", code=2).stderr
 
@@ -289,7 +291,7 @@ def test_a_spine_without_a_budget_is_shown_and_promises_nothing(tmp_path):
 def test_sources_and_budgets_of_nothing_are_one_sentence_and_no_file(tmp_path, text, arguments, words):
     path = tmp_path / "b.csv"
     path.write_text(text, encoding="utf-8")
-    assert words in call("build", path, tmp_path / "s.csv", *arguments, code=2).stderr
+    assert words in call("build", path, "--out", tmp_path / "s.csv", *arguments, code=2).stderr
     assert not (tmp_path / "s.csv").exists()
 
 
@@ -298,7 +300,7 @@ def test_promises_are_of_the_spines_own_budget(tmp_path):
     path.write_text("Tract,Block\n1,11\n1,12\n")
     common = ("--kind", "levels", "--share", "Tract=1/2,Block=1/2")
     for rho in ("1", "2"):
-        call("build", path, tmp_path / f"{rho}.csv", *common, "--rho", rho)
+        call("build", path, "--out", tmp_path / f"{rho}.csv", *common, "--rho", rho)
     one, two = (
         js("privacy", tmp_path / f"{r}.csv", "--allocation", "2020-pl94-persons")["promises"] for r in "12"
     )
@@ -324,7 +326,7 @@ def test_comparisons_that_cannot_be_are_one_sentence(table, arguments, words):
 
 def test_help_and_building_import_nothing_heavy(table, tmp_path):
     heavy = ("pymc", "pytensor", "arviz", "matplotlib", "pandas", "xarray", "scipy", "numba", "pyarrow")
-    for arguments in (["spine", "--help"], ["spine", "build", str(table), str(tmp_path / "s.csv")]):
+    for arguments in (["spine", "--help"], ["spine", "build", str(table), "--out", str(tmp_path / "s.csv")]):
         script = (
             f"import sys\nfrom adversary.cli import main\ntry:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
             f"print('loaded:', ' '.join(m for m in {heavy!r} if m in sys.modules))"
@@ -338,10 +340,10 @@ def test_help_and_building_import_nothing_heavy(table, tmp_path):
     reason="the Rhode Island files are not shipped; set ADVERSARY_SHARED to the shared folder",
 )
 def test_rhode_island_from_its_block_assignment_files(tmp_path):
-    data = js("build", FOLDER, tmp_path / "ri.csv", "--kind", "conventional")
+    data = js("build", FOLDER, "--out", tmp_path / "ri.csv", "--kind", "conventional")
     assert [r["units"] for r in data["levels"]] == [1, 1, 5, 250, 792, 25_649]
     assert data["blocks_in_aian_areas"] == 25
-    call("build", FOLDER, tmp_path / "opt.csv")
+    call("build", FOLDER, "--out", tmp_path / "opt.csv")
     found = js("osed", tmp_path / "ri.csv", tmp_path / "opt.csv", "--source", FOLDER, "--entities", "cousub")
     summary = found["summary"]
     assert [summary[k]["entities"] for k in ("ri", "opt")] == [40, 40]

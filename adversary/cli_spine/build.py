@@ -116,7 +116,9 @@ def _built(source: str, kind: str, shares: Any, o: dict[str, Any]) -> Any:
 
 @click.command("build")
 @click.argument("source", type=click.Path())
-@click.argument("out", type=click.Path(dir_okay=False))
+@click.option(
+    "--out", type=click.Path(dir_okay=False), required=True, help="The spine's file (.csv or .csv.gz)."
+)
 @click.option(
     "--kind",
     type=click.Choice(_KINDS),
@@ -163,7 +165,7 @@ def build(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Build a spine from SOURCE and write it to OUT (.csv or .csv.gz).
+    """Build a spine from SOURCE and write it to a file.
 
     The file has one row a geounit: level, geocode, row of the parent, exact share. Codes are text; read them as such.
     """

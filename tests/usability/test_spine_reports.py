@@ -32,7 +32,7 @@ def test_p14_a_spines_budget_is_named_and_its_table_shows_level_share_and_noise(
     noise = {s: {r["level"]: r["sigma2"] for r in s.table(rho=1)}["block"] for s in (named, swapped)}
     assert noise[swapped] == 6 * noise[named]
     (tmp_path / "b.csv").write_text("county,tract,block\n1,11,111\n1,11,112\n1,12,121\n")
-    build = ("build", tmp_path / "b.csv", tmp_path / "s.csv", "--kind", "levels", "--rho", "1")
+    build = ("build", tmp_path / "b.csv", "--out", tmp_path / "s.csv", "--kind", "levels", "--rho", "1")
     by_position = cli(*build, "--share", "0.6,0.3,0.1")
     assert by_position.exit_code == 2
     assert "--share takes LEVEL=SHARE" in by_position.stderr
@@ -108,10 +108,10 @@ def test_p19_a_missing_level_two_parents_a_cycle_an_orphan_a_double():
 def test_p19_from_the_command_line_every_defect_is_one_sentence_without_a_traceback(tmp_path):
     for rows in ("b,G1\nb,G2\nG1,\nG2,\n", "X,Y\nY,X\nR,\n", "X,Q\n", "R,\nX,R\nX,R\n"):
         (tmp_path / "p.csv").write_text("unit,parent\n" + rows)
-        found = cli("build", tmp_path / "p.csv", tmp_path / "s.csv", "--kind", "pairs")
+        found = cli("build", tmp_path / "p.csv", "--out", tmp_path / "s.csv", "--kind", "pairs")
         assert found.exit_code == 2
         assert found.stderr.startswith("adversary: unit")
         assert "Traceback" not in found.output
     (tmp_path / "p.csv").write_text("unit,parent\nA,\nB,\nAA,A\nAB,A\nAA1,AA\n")
-    found = cli("build", tmp_path / "p.csv", tmp_path / "s.csv", "--kind", "pairs", "--json")
+    found = cli("build", tmp_path / "p.csv", "--out", tmp_path / "s.csv", "--kind", "pairs", "--json")
     assert json.loads(found.stdout)["leaves"] == 3
