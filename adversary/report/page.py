@@ -8,6 +8,7 @@ Held to account by ``tests/test_report.py`` (the page, parsed) and ``tests/test_
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
@@ -169,7 +170,7 @@ def _answer(answer: Answer, place: int) -> dict[str, Any]:
         "result": r,
         "attrs": attrs,
         "text": _paragraphs(str(attrs["text"])),
-        "code": code,
+        "code": _without_docstring(code),
         "code_sha256": hashlib.sha256(code.encode()).hexdigest() if code else "",
         "knows": [(k, v) for k, v in r.assumptions.items() if not v.startswith("Prior(")],
         "believes": [(k, v) for k, v in r.assumptions.items() if v.startswith("Prior(")],
@@ -200,6 +201,18 @@ def _paragraphs(text: str) -> list[list[tuple[bool, str]]]:
         for p in re.split(r"\n\s*\n", text)
         if p.strip()
     ]
+
+
+def _without_docstring(code: str) -> str:
+    """Take the text, which the page prints above, out of the declaration; the hash is that of the whole."""
+    try:
+        body = ast.parse(code).body[0].body  # type: ignore[attr-defined]
+        first = body[0]
+        said = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(body) > 1
+    except (SyntaxError, ValueError, AttributeError, IndexError, RecursionError):
+        return code
+    lines = code.splitlines()
+    return "\n".join(lines[: first.lineno - 1] + lines[first.end_lineno :]) if said else code
 
 
 def _sentence(r: AttackResult) -> str:
