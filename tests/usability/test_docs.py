@@ -105,7 +105,9 @@ def test_what_the_pages_say_of_the_paper_is_what_reproduce_says():
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "README.md", ROOT / "models" / "README.md"], ids=lambda p: str(p.relative_to(ROOT))
+    "page",
+    [*PAGES, ROOT / "README.md", ROOT / "models" / "README.md"],
+    ids=lambda p: str(p.relative_to(ROOT)),
 )
 def test_every_link_within_the_repository_leads_somewhere(page):
     text = page.read_text(encoding="utf-8")
