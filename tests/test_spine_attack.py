@@ -446,3 +446,25 @@ def test_an_interval_holds_its_mass_and_no_less_than_it_must():
     low, high = (int(v[0]) for v in answers.interval(0.8))
     assert p[:low].sum() <= 0.1 < p[: low + 1].sum()
     assert p[high + 1 :].sum() <= 0.1 < p[high:].sum()
+
+
+def test_a_target_whose_known_persons_the_count_denies_is_marked_where_asked():
+    counts = SpineCounts(Spine.from_blocks(SMALL), [40, 38, 1, 37, 1, 0, 1], 1.0)
+    marked, answered = attack_blocks(counts, far=6.0), attack_blocks(counts)
+    assert np.isnan(marked.log_odds).tolist() == [True, False, False, False]
+    assert not marked.decision[0]
+    np.testing.assert_allclose(marked.log_odds[1:], answered.log_odds[1:], atol=1e-11)
+    assert answered.log_odds[0] > 30
+    assert not np.isnan(attack_blocks(counts, ["111"], known=36, far=6.0).log_odds[0])
+
+
+def test_a_prior_that_hardly_falls_costs_no_wide_windows():
+    """A tilt near zero makes a geometric prior of ratio near one, whose own reach is tens of thousands of counts."""
+    noisy, sigma2 = [9, 2, 7], [2.0, 1.0, 1.0]
+    slow = solve_tree([-1, 0, 0], noisy, sigma2, LeafPrior.geometric(0.9999), known=0)
+    x = np.arange(80)
+    a, b = np.meshgrid(x, x, indexing="ij")
+    log_w = (a + b) * math.log(0.9999) - (9 - a - b) ** 2 / 4 - (2 - a) ** 2 / 2 - (7 - b) ** 2 / 2
+    rows = np.logaddexp.reduce(log_w, axis=1)
+    assert slow.log_ratio[0] == pytest.approx(rows[1] - rows[0], abs=1e-11)
+    assert slow.pmf(1)[0].size < 40

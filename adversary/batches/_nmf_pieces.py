@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 __all__ = [
+    "FAR",
     "Ask",
     "Piece",
     "Region",
@@ -53,6 +54,9 @@ __all__ = [
     "wanted_parts",
 ]
 
+
+FAR = 6.0
+"""Sigma between a block's own count and what she is said to know of it, beyond which there is no answer but a mark."""
 
 _READ = 1 << 24  # numbers of a query kept at a time while the files are read: 128 MB
 
@@ -198,6 +202,7 @@ class Ask:
             prior=prior,
             leaf_prior=self.leaf_prior,
             tolerance=self.tolerance,
+            far=FAR,
         )
         code = answers.geocode
         return {
@@ -211,6 +216,7 @@ class Ask:
             "log_odds": answers.log_odds,
             "risk": answers.risk,
             "decision": answers.decision,
+            "contradicted": np.isnan(answers.log_odds),
             "count_mean": answers.count_mean,
             "count_sd": answers.count_sd,
             "ceiling": answers.ceiling,

@@ -68,8 +68,8 @@ class NmfAssessment:
     threshold
         R' above which a target is counted.
     found
-        None for a dry run; else largest_posterior, largest_risk (value, geoid, cell), above_threshold, mean_risk, ceiling,
-        left_out_bound.
+        None for a dry run; else largest_posterior, largest_risk (value, geoid, cell), above_threshold, contradicted, mean_risk,
+        ceiling, left_out_bound.
     """
 
     folder: Path | None
@@ -110,9 +110,14 @@ class NmfAssessment:
             size = f"{self.bytes_per_worker / _MEBI:,.0f} MB a worker"
             return [*out, f"would take about {self.seconds:,.0f} s and {size} (scaled up from one cell)"]
         f = self.found
-        if not self.targets:
-            return [*out, "there is no target: nothing to assess"]
         top = f["largest_risk"]
+        if f["contradicted"]:
+            out.append(
+                f"not answered: {f['contradicted']:,} targets whose block's own count is more than {_pieces.FAR:g} sigma from "
+                "the persons known to be in it (known is wrong there)"
+            )
+        if top is None:
+            return [*out, "there is no target with an answer: nothing to assess"]
         return [
             *out,
             f"largest posterior {f['largest_posterior']:.6f}; largest R' {top['risk']:.6f} in block {top['geoid']}, cell "
@@ -223,7 +228,8 @@ def assess_nmf(  # noqa: PLR0913 - options of one call, all with defaults
     -----
     Whoever is published to be impossible (a block without a facility of the cell's institution type) has probability 0.
     Columns of a part: geocode, geoid, cell, noisy (the block's count, 0 where not measured), known, prior, posterior, log_odds,
-    risk, decision, count_mean, count_sd (of the block's count for one who knows nobody in it), ceiling.
+    risk, decision, contradicted, count_mean, count_sd (of the block's count for one who knows nobody in it), ceiling. A target
+    is ``contradicted``, and its answer NaN, where the block's own count is more than 6 sigma from what she is said to know.
     """
     needs("pyarrow", "reading and writing noisy measurement files")
     if workers < 1 or targets_a_part < 1:
@@ -498,26 +504,31 @@ def _found(folder: Path, records: Sequence[Mapping[str, Any]], threshold: float)
     """Go through the parts once more, a part at a time."""
     import pyarrow.parquet as pq
 
-    top, total, n, above, posterior = None, [], 0, 0, 0.0
+    top, total, n, above, posterior, contradicted = None, [], 0, 0, 0.0, 0
     for record in records:
         table = pq.read_table(folder / record["file"], columns=["geoid", "cell", "risk", "posterior"])
         risk = table.column("risk").to_numpy()
         if not risk.size:
             continue
-        at = int(np.argmax(risk))
+        contradicted += int(np.isnan(risk).sum())
+        if np.isnan(risk).all():
+            continue
+        at = int(np.nanargmax(risk))
         if top is None or risk[at] > top["risk"]:
             top = {
                 "risk": float(risk[at]),
                 "geoid": table.column("geoid")[at].as_py(),
                 "cell": int(table.column("cell")[at].as_py()),
             }
-        total.append(math.fsum(risk.tolist()))
-        n, above = n + risk.size, above + int((risk > threshold).sum())
-        posterior = max(posterior, float(table.column("posterior").to_numpy().max()))
+        sound = risk[~np.isnan(risk)]
+        total.append(math.fsum(sound.tolist()))
+        n, above = n + sound.size, above + int((sound > threshold).sum())
+        posterior = max(posterior, float(np.nanmax(table.column("posterior").to_numpy())))
     return {
         "largest_posterior": posterior,
         "largest_risk": top,
         "above_threshold": above,
+        "contradicted": contradicted,
         "mean_risk": math.fsum(total) / n if n else None,
         "ceiling": max((r["ceiling"] for r in records), default=0.0),
         "left_out_bound": max((r["bound"] for r in records), default=0.0),

@@ -269,9 +269,10 @@ class _Sweep:
         high = np.where(measured, centre + np.sqrt(np.minimum(centre, 0.0) ** 2 + width**2), np.inf)
         start = np.array([prior.first for prior in p.priors])[p.prior_of]
         low = np.where(is_flat & measured, np.maximum(centre - width, 0.0), start)
-        high = np.where(
-            is_flat, np.minimum(high, self._soft_cap()), np.where(measured, np.maximum(high, proper), proper)
-        )
+        # a prior that never grows leaves the likelihood's end an end, however slowly it falls itself
+        falling = is_flat | np.array([prior.name == "geometric" for prior in p.priors])[p.prior_of]
+        ends = np.minimum(np.minimum(high, self._soft_cap()), proper)
+        high = np.where(falling, ends, np.where(measured, np.maximum(high, proper), proper))
         table_end = np.array(
             [math.inf if prior.table is None else prior.first + prior.table.size - 1.0 for prior in p.priors]
         )

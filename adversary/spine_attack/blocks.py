@@ -90,7 +90,7 @@ class BlockAnswers:
 
     def __repr__(self) -> str:
         """One line: targets, cell, largest risk."""
-        top = f", largest risk {self.risk.max():.4f}" if len(self) else ""
+        top = f", largest risk {np.nanmax(self.risk):.4f}" if np.any(~np.isnan(self.risk)) else ""
         what = f" of {self.counts.query!r} cell {self.counts.cell}" if self.counts.query else ""
         return f"<BlockAnswers {len(self):,} targets{what}{top}>"
 
@@ -234,7 +234,7 @@ def _leaf_units(spine: Spine, targets: Any) -> Ints:
     return unit
 
 
-def attack_blocks(
+def attack_blocks(  # noqa: PLR0913 - what an adversary knows and believes, by name
     counts: SpineCounts,
     targets: Any = None,
     *,
@@ -243,6 +243,7 @@ def attack_blocks(
     leaf_prior: LeafPrior | Sequence[LeafPrior] | None = None,
     prior_of: ArrayLike | None = None,
     tolerance: float = 1e-12,
+    far: float = np.inf,
 ) -> BlockAnswers:
     """Answer all targets of one cell exactly.
 
@@ -264,6 +265,10 @@ def attack_blocks(
         With several priors, which one each leaf has, in the order of ``spine.leaves``.
     tolerance
         Bound asked of what the windows leave out.
+    far
+        Targets whose block's own noisy count lies more than so many sigma from both counts that her knowledge allows (known
+        and known + 1) get NaN instead of an answer: what she knows is wrong there. Default: all are answered, which takes
+        long where it is many.
 
     Returns
     -------
@@ -288,6 +293,7 @@ def attack_blocks(
     q = Question.checked(counts, targets, known, prior, leaf_prior, prior_of)
     spine = counts.spine
     gain, mean, sd = np.full(q.unit.size, np.nan), np.zeros(len(spine)), np.zeros(len(spine))
+    wrong = _contradicted(counts, q, far)
     roots = counts.roots
     wanted = np.unique(roots[q.unit])
     trees: list[tuple[Ints, TreePosterior]] = []
@@ -297,20 +303,22 @@ def attack_blocks(
         tree = Tree.of(counts, q, units)
         mine = np.flatnonzero(roots[q.unit] == root)
         for rows in _rounds(q.unit, mine):
-            solved, gain[rows] = tree.solve(q.unit[rows], q.known[rows], tolerance)
+            solved, gain[rows] = tree.solve(q.unit[rows], np.where(wrong[rows], -1, q.known[rows]), tolerance)
             bound, proven = max(bound, solved.left_out_bound), proven and solved.bound_proven
         mean[units], sd[units] = solved.mean, solved.sd
         trees.append((units, solved))
     log_odds = q.log_odds + gain
     rho = counts.rho_of_presence[q.unit]
+    with np.errstate(invalid="ignore"):  # NaN is no answer
+        posterior, risk = closed.probability(log_odds), closed.risk(log_odds, q.log_odds)
     return BlockAnswers(
         counts=counts,
         unit=q.unit,
         known=q.known,
         prior=closed.probability(q.log_odds),
-        posterior=closed.probability(log_odds),
+        posterior=posterior,
         log_odds=log_odds,
-        risk=closed.risk(log_odds, q.log_odds),
+        risk=risk,
         decision=log_odds > 0,
         count_mean=mean[q.unit],
         count_sd=sd[q.unit],
@@ -319,6 +327,15 @@ def attack_blocks(
         bound_proven=proven,
         _trees=tuple(trees),
     )
+
+
+def _contradicted(counts: SpineCounts, q: Question, far: float) -> NDArray[np.bool_]:
+    """Whether a block's own count lies more than ``far`` sigma from known and known + 1."""
+    if np.isinf(far):
+        return np.zeros(q.unit.size, dtype=bool)
+    noisy, sigma2 = counts.counts[q.unit], counts.noise[q.unit]
+    away = np.maximum(np.maximum(q.known - noisy, noisy - q.known - 1), 0)
+    return np.asarray((sigma2 > 0) & (away > far * np.sqrt(sigma2)))
 
 
 def ceilings(rho: Floats, log_odds: Floats) -> Floats:
@@ -384,8 +401,9 @@ class Tree:
             tolerance=tolerance,
         )
         gain = solved.log_likelihood_ratio[place] - self.theta[place]
-        if np.any(np.isnan(gain)):
-            at = int(np.flatnonzero(np.isnan(gain))[0])
+        lost = np.isnan(gain) & (known >= 0)
+        if np.any(lost):
+            at = int(np.flatnonzero(lost)[0])
             msg = (
                 f"unit {int(targets[at])} cannot hold the {int(known[at])} persons that are known to be in it, nor one more: an "
                 "exact count, or a prior, says otherwise"
