@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -353,3 +354,38 @@ def test_rhode_island_from_its_block_assignment_files(tmp_path):
         (36, 25.89),
         (36, 22.92),
     ]
+
+
+# ------------------------------------------------------------ simulate
+
+
+def test_simulate_writes_measurement_files_that_read_back_with_the_spine_and_its_noise(built, tmp_path):
+    from adversary.readers.nmf import NoisyMeasurements
+    from adversary.readers.population import synthetic_counts
+
+    asked = ("--seed", 3, "--mean", 20, "--query", "total", "--query", "hispanic * cenrace")
+    data = js("simulate", built / "optimized.csv", "--out", tmp_path / "nmf", *asked)
+    spine = Spine.load(built / "optimized.csv")
+    truth = synthetic_counts(spine, seed=3, mean=20)
+    assert (data["truth"], data["people"]) == ("synthetic", int(truth.count.sum()))
+    files = NoisyMeasurements.open(tmp_path / "nmf", "2020-pl94-persons")
+    assert files.measured("Block") == ("total", "hispanic * cenrace")
+    again = files.spine()
+    assert sorted(again.geocodes[again.leaves]) == sorted(spine.geocodes[spine.leaves])
+    (root,) = files.query("US", "hispanic * cenrace").values.sum(axis=1)
+    sigma = math.sqrt(126 * files.query("US", "hispanic * cenrace").sigma2[0])
+    assert abs(root - truth.count.sum()) < 6 * sigma
+    found = call("simulate", built / "optimized.csv", "--out", tmp_path / "nmf", "--seed", 3, code=2)
+    assert "nothing is ever written over" in found.stderr
+    assert "pseudo-random" in call("simulate", built / "aian.csv", "--out", tmp_path / "b", *asked).stdout
+
+
+def test_simulate_takes_microdata_as_the_truth(built, tmp_path):
+    from adversary.readers.population import synthetic_counts
+    from adversary.readers.ppmf import write_ppmf_persons
+
+    truth = synthetic_counts(Spine.load(built / "optimized.csv"), seed=8, mean=5)
+    file = write_ppmf_persons(tmp_path / "people.csv", truth)
+    asked = ("--ppmf", file, "--seed", 1, "--query", "total")
+    data = js("simulate", built / "optimized.csv", "--out", tmp_path / "nmf", *asked)
+    assert (data["people"], data["truth"]) == (int(truth.count.sum()), str(file))

@@ -13,6 +13,7 @@ import click
 from adversary.cli_spine.build import build
 from adversary.cli_spine.compare import compare
 from adversary.cli_spine.look import osed, privacy, show
+from adversary.cli_spine.simulate import simulate
 
 __all__ = ["spine_command"]
 
@@ -26,5 +27,5 @@ def spine_command() -> None:
     """
 
 
-for command in (build, show, osed, privacy, compare):
+for command in (build, show, osed, privacy, compare, simulate):
     spine_command.add_command(command)

@@ -12,8 +12,11 @@ from typing import Any
 
 import click
 
+from adversary.errors import BudgetError
+
 __all__ = [
     "PERSONS",
+    "allocation_of",
     "allocation_option",
     "emit",
     "fill_option",
@@ -87,3 +90,13 @@ def spread(distances: list[int]) -> dict[str, Any]:
         return {"entities": 0, "mean": None, "median": None, "largest": None}
     middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
     return {"entities": n, "mean": sum(ordered) / n, "median": middle, "largest": ordered[-1]}
+
+
+def allocation_of(about: dict[str, Any], name: str | None) -> Any:
+    from adversary.privacy.budget import Allocation
+
+    chosen = name or about.get("allocation")
+    if not chosen:
+        msg = "the spine's file names no allocation, so the queries of its levels are unknown: give --allocation"
+        raise BudgetError(msg, about.get("kind"))
+    return Allocation.load(chosen)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from adversary.cli_spine._options import (
+    allocation_of,
     allocation_option,
     emit,
     fill_option,
@@ -56,7 +57,7 @@ def show(file: str, unit: str | None, level: str | None, query: str | None, as_j
     if query is not None:
         from adversary.geography.plans import query_noise, query_shares
 
-        allocation = _allocation_of(about, None)
+        allocation = allocation_of(about, None)
         noise = query_noise(spine, query_shares(spine, allocation), allocation.total, query)
     path = []
     for u in spine.path(place):
@@ -86,16 +87,6 @@ def show(file: str, unit: str | None, level: str | None, query: str | None, as_j
         )
     lines.append(f"the path spends {total} of rho")
     emit(as_json, {"unit": str(spine.geocodes[place]), "path": path, "path_total": total}, lines)
-
-
-def _allocation_of(about: dict[str, Any], name: str | None) -> Any:
-    from adversary.privacy.budget import Allocation
-
-    chosen = name or about.get("allocation")
-    if not chosen:
-        msg = "the spine's file names no allocation, so the queries of its levels are unknown: give --allocation"
-        raise BudgetError(msg, about.get("kind"))
-    return Allocation.load(chosen)
 
 
 # -------------------------------------------------------------------------------------------------------------- osed
@@ -223,7 +214,7 @@ def privacy(file: str, allocation: str | None, delta: float, as_json: bool) -> N
     from adversary.geography.spine_file import read_about
 
     spine, about = Spine.load(file), read_about(file)
-    found = _allocation_of(about, allocation) if allocation or about.get("allocation") else None
+    found = allocation_of(about, allocation) if allocation or about.get("allocation") else None
     rho = about.get("rho") or (str(found.total) if found else None)
     if rho is None:
         msg = "the spine's file names no budget: build it with --allocation or --rho, or give --allocation"
