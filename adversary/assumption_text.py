@@ -66,6 +66,15 @@ def parse_assumption(text: str, scenario: Any) -> tuple[str, Any]:
 def changed_prior(scenario: Any, argument: str, parameters: dict[str, Any]) -> Any:
     """Return the prior of an argument with some of its parameters changed.
 
+    Parameters
+    ----------
+    scenario
+        Whose assumptions they are.
+    argument
+        The argument whose prior it is.
+    parameters
+        Parameter -> new value.
+
     Raises
     ------
     ScenarioError
@@ -118,6 +127,11 @@ def parse_prior(text: str) -> Any:
 
 def parse_value(text: str) -> Any:
     """Read a number (1/864 too), a list of numbers, or names separated by commas.
+
+    Parameters
+    ----------
+    text
+        As it was typed.
 
     Raises
     ------

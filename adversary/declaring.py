@@ -37,7 +37,13 @@ __all__ = [
 
 
 def module_from_file(path: Path) -> Any:
-    """Execute a Python file once and return it as a module; a scenario file is code."""
+    """Execute a Python file once and return it as a module; a scenario file is code.
+
+    Parameters
+    ----------
+    path
+        A Python file, which is executed.
+    """
     path = path.resolve()
     if not path.is_file():
         msg = f"there is no file {str(path)!r}: write the path of a Python file, two colons and the scenario's name"
@@ -113,7 +119,15 @@ def require_double_precision(release: Release) -> None:
 
 
 def require_release(name: str, release: Any) -> None:
-    """Refuse what is not a release, with the way to build one."""
+    """Refuse what is not a release, with the way to build one.
+
+    Parameters
+    ----------
+    name
+        Name of the scenario.
+    release
+        What was given in place of a release.
+    """
     if not isinstance(release, Release):
         given = type(release).__name__
         msg = f"{name} takes a Release, got {given}: build one with Release.from_counts or Release.read"
@@ -121,7 +135,15 @@ def require_release(name: str, release: Any) -> None:
 
 
 def near_miss(name: str, there: Iterable[str]) -> str:
-    """Return `` (did you mean two_level?)`` where one of the names there is near, else nothing."""
+    """Return `` (did you mean two_level?)`` where one of the names there is near, else nothing.
+
+    Parameters
+    ----------
+    name
+        What was asked for.
+    there
+        The names that there are.
+    """
     near = difflib.get_close_matches(name, list(there), n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 
@@ -130,6 +152,17 @@ def check_assumption(scenario: str, name: str, value: Any, there: Iterable[str])
     """Refuse a name that is not there, a function, and a negative number of known people.
 
     Arguments called ``known`` or ``known_...`` are counts.
+
+    Parameters
+    ----------
+    scenario
+        Name of the scenario.
+    name
+        Name of the argument.
+    value
+        What it is to be.
+    there
+        Names of the scenario's assumptions.
     """
     if name not in there:
         msg = (

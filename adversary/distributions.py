@@ -128,19 +128,51 @@ class DiscreteGaussian(pm.Discrete):  # type: ignore[misc]
 
     @classmethod
     def dist(cls, mu: Any = 0, sigma2: Any = None, **kwargs: Any) -> Any:
-        """Return an unnamed variable; see the class for the parameters."""
+        """Return an unnamed variable; see the class for the parameters.
+
+        Parameters
+        ----------
+        mu
+            Location.
+        sigma2
+            Noise parameter.
+        **kwargs
+            As for every PyMC distribution.
+        """
         if sigma2 is None:
             msg = "DiscreteGaussian needs sigma2 (the noise parameter, not its root): write DiscreteGaussian(mu, sigma2=...)"
             raise ModelError(msg)
         return super().dist([_int_or_float64(mu), _float64(sigma2)], **kwargs)
 
     def support_point(rv, size: Any, mu: Any, sigma2: Any) -> Any:
-        """Nearest integer to the centre."""
+        """Nearest integer to the centre.
+
+        Parameters
+        ----------
+        rv
+            The variable.
+        size
+            Its shape.
+        mu
+            Location.
+        sigma2
+            Noise parameter.
+        """
         point = pt.round(pt.cast(pt.broadcast_arrays(mu, sigma2)[0], "float64"))
         return point if rv_size_is_none(size) else pt.full(size, point)
 
     def logp(value: Any, mu: Any, sigma2: Any) -> Any:
-        """Log-probability at ``value``; -inf off the integers."""
+        """Log-probability at ``value``; -inf off the integers.
+
+        Parameters
+        ----------
+        value
+            Where.
+        mu
+            Location.
+        sigma2
+            Noise parameter.
+        """
         sigma2 = _unbroadcast_constant(sigma2)
         gap = value - mu  # integers stay integers: no digit is lost at 1e15
         res = -pt.sqr(pt.cast(gap, "float64")) / (2 * sigma2) - _log_norm(mu, sigma2)
@@ -149,7 +181,17 @@ class DiscreteGaussian(pm.Discrete):  # type: ignore[misc]
         return check_parameters(res, sigma2 > 0, msg="sigma2 > 0")
 
     def logcdf(value: Any, mu: Any, sigma2: Any) -> Any:
-        """Log of P[X <= value]; full relative accuracy in the lower tail."""
+        """Log of P[X <= value]; full relative accuracy in the lower tail.
+
+        Parameters
+        ----------
+        value
+            Where.
+        mu
+            Location.
+        sigma2
+            Noise parameter.
+        """
         res = _log_lower_tail(pt.floor(pt.cast(value, "float64")), mu, sigma2)
         return check_parameters(res, sigma2 > 0, msg="sigma2 > 0")
 
@@ -247,7 +289,19 @@ class DiscreteGaussianSum(pm.Discrete):  # type: ignore[misc]
 
     @classmethod
     def dist(cls, mu: Any = 0, sigma2: Any = None, groups: Any = 1, **kwargs: Any) -> Any:
-        """Return an unnamed variable; see the class for the parameters."""
+        """Return an unnamed variable; see the class for the parameters.
+
+        Parameters
+        ----------
+        mu
+            Location of the sum.
+        sigma2
+            Noise parameter of one count.
+        groups
+            How many counts.
+        **kwargs
+            As for every PyMC distribution.
+        """
         if np.ndim(sigma2) != 0 or np.ndim(groups) != 0:
             msg = "DiscreteGaussianSum takes one sigma2 and one groups, both plain numbers: declare one variable a sum"
             raise ModelError(msg, (sigma2, groups))
@@ -256,12 +310,38 @@ class DiscreteGaussianSum(pm.Discrete):  # type: ignore[misc]
         )
 
     def support_point(rv, size: Any, mu: Any, sigma2: Any, groups: Any) -> Any:  # noqa: ARG002
-        """Return the true sum."""
+        """Return the true sum.
+
+        Parameters
+        ----------
+        rv
+            The variable.
+        size
+            Its shape.
+        mu
+            Location of the sum.
+        sigma2
+            Noise parameter of one count.
+        groups
+            How many counts.
+        """
         point = pt.cast(mu, "float64")
         return point if rv_size_is_none(size) else pt.full(size, point)
 
     def logp(value: Any, mu: Any, sigma2: Any, groups: Any) -> Any:
-        """Log-probability of the exact sum at ``value``."""
+        """Log-probability of the exact sum at ``value``.
+
+        Parameters
+        ----------
+        value
+            Where.
+        mu
+            Location of the sum.
+        sigma2
+            Noise parameter of one count.
+        groups
+            How many counts.
+        """
         s2, d = _unbroadcast_constant(sigma2), _unbroadcast_constant(groups)
         if not (isinstance(s2, Constant) and isinstance(d, Constant)):
             msg = "DiscreteGaussianSum needs numbers for sigma2 and groups, not unknowns: use DiscreteGaussian instead"
@@ -311,14 +391,40 @@ class FlatCount(pm.Discrete):  # type: ignore[misc]
 
     @classmethod
     def dist(cls, lower: Any = 0, **kwargs: Any) -> Any:
-        """Return an unnamed variable; see the class for the parameters."""
+        """Return an unnamed variable; see the class for the parameters.
+
+        Parameters
+        ----------
+        lower
+            Smallest count.
+        **kwargs
+            As for every PyMC distribution.
+        """
         return super().dist([pt.cast(pt.as_tensor_variable(lower), "int64")], **kwargs)
 
     def support_point(rv, size: Any, lower: Any) -> Any:
-        """Return the smallest count."""
+        """Return the smallest count.
+
+        Parameters
+        ----------
+        rv
+            The variable.
+        size
+            Its shape.
+        lower
+            Smallest count.
+        """
         point = pt.cast(lower, "float64")
         return point if rv_size_is_none(size) else pt.full(size, point)
 
     def logp(value: Any, lower: Any) -> Any:
-        """0 on the support, -inf below it."""
+        """0 on the support, -inf below it.
+
+        Parameters
+        ----------
+        value
+            Where.
+        lower
+            Smallest count.
+        """
         return pt.switch(pt.ge(value, lower), pt.zeros_like(pt.cast(value, "float64")), -np.inf)

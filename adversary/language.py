@@ -168,7 +168,7 @@ def _as_data(_: str, value: Any) -> Any:
 
 
 def noise_kind(m: Measurement) -> str:
-    """Say how the noise of a measurement is declared.
+    """Say how the noise of a measurement ``m`` is declared.
 
     Returns
     -------
@@ -420,7 +420,7 @@ def _restore(origin: str, changed: dict[str, Any]) -> Scenario:
 
 
 def resolve(origin: str) -> Scenario:
-    """Return the scenario at ``module:name`` or ``file.py::name``.
+    """Return the scenario at an ``origin`` of the form ``module:name`` or ``file.py::name``.
 
     A scenario file is code: it is executed.
 

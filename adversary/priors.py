@@ -41,6 +41,11 @@ def as_number(value: Any) -> Any:
 
     PyTensor types ``12`` as int8 and ``50.0`` as float32; log-probabilities follow. Strings, tuples of names and other
     objects pass unchanged.
+
+    Parameters
+    ----------
+    value
+        A number of any kind, or anything else.
     """
     if isinstance(value, bool | np.bool_):
         return np.int64(value)

@@ -167,7 +167,7 @@ class AttackResult:
         return {str(k): v for k, v in self.tree.attrs.items()}
 
     def values(self, group: str, name: str) -> np.ndarray:
-        """Return one variable or coordinate of the tree as an array."""
+        """Return the variable or coordinate ``name`` of a ``group`` of the tree as an array."""
         return np.asarray(self.tree[group].to_dataset()[name].values)
 
     @property
@@ -429,7 +429,7 @@ class AttackResult:
     __hash__ = None  # type: ignore[assignment]
 
     def save(self, path: str | Path) -> Path:
-        """Write the tree as netCDF (``.nc``), whole or not at all, with the hash of its content.
+        """Write the tree to ``path`` as netCDF (``.nc``), whole or not at all, with the hash of its content.
 
         Raises
         ------

@@ -101,7 +101,13 @@ def _values(array: Any) -> Iterator[bytes]:
 
 
 def sealed(data: Any) -> Any:
-    """Return a copy that carries the hash of its content, to be written to a file."""
+    """Return a copy that carries the hash of its content, to be written to a file.
+
+    Parameters
+    ----------
+    data
+        A tree or dataset.
+    """
     copy = data.copy()
     copy.attrs = {**data.attrs, SEAL: content_hash(data)}
     return copy

@@ -48,14 +48,28 @@ class Source:
 
 
 def needs(package: str, what: str) -> None:
-    """Refuse where an optional package is missing, with the way out."""
+    """Refuse where an optional package is missing, with the way out.
+
+    Parameters
+    ----------
+    package
+        Name of the package, as it is imported.
+    what
+        What needs it, for the message.
+    """
     if find_spec(package) is None:
         msg = f"{what} needs {package}, which is not installed: pip install {package}, or use netCDF (.nc)"
         raise ScenarioError(msg, package)
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, or of all files of a folder with their names."""
+    """SHA-256 of a file, or of all files of a folder with their names.
+
+    Parameters
+    ----------
+    path
+        A file, or a folder of files.
+    """
     total = hashlib.sha256()
     if path.is_file():
         with path.open("rb") as handle:
@@ -69,7 +83,13 @@ def file_digest(path: Path) -> str:
 
 
 def digest_of(data: xr.Dataset) -> str:
-    """SHA-256 of a dataset's names, types and bytes."""
+    """SHA-256 of a dataset's names, types and bytes.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    """
     total = hashlib.sha256()
     for name in sorted(map(str, data.variables)):
         values = np.ascontiguousarray(data[name].values)

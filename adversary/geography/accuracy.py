@@ -346,7 +346,13 @@ class Accuracy:
         return out
 
     def to_csv(self, path: str | Path) -> None:
-        """Write one row a spine and area: spine, kind, code (text), standard deviation."""
+        """Write one row a spine and area: spine, kind, code (text), standard deviation.
+
+        Parameters
+        ----------
+        path
+            Where to; replaced if it is there.
+        """
         with whole(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(["spine", "kind", "code", "standard_deviation"])

@@ -211,7 +211,13 @@ class BlockTable:
         return f"<BlockTable {len(self):,} blocks, states {', '.join(np.unique(self.state).tolist())}>"
 
     def prefix(self, width: int) -> NDArray[np.str_]:
-        """Return the first characters of every code: 2 state, 5 county, 11 tract, 12 block group."""
+        """Return the first characters of every code: 2 state, 5 county, 11 tract, 12 block group.
+
+        Parameters
+        ----------
+        width
+            How many characters, from the left.
+        """
         codes: NDArray[np.str_] = self.block.astype(f"<U{width}") if len(self) else self.block
         return codes
 
@@ -231,7 +237,13 @@ class BlockTable:
         return np.strings.add(self.prefix(11), self.characters(12, 16))
 
     def inside_aian(self, areas: Collection[str] = PRODUCTION_AIAN_AREAS) -> NDArray[np.bool_]:
-        """Whether each block lies in one of the chosen kinds of AIAN area; shape (n,)."""
+        """Whether each block lies in one of the chosen kinds of AIAN area; shape (n,).
+
+        Parameters
+        ----------
+        areas
+            Kinds of area, keys of `AIAN_AREAS`.
+        """
         unknown = [a for a in areas if a not in AIAN_AREAS]
         if unknown:
             msg = f"{unknown[0]!r} is no kind of AIAN area: choose from {', '.join(AIAN_AREAS)}"
@@ -245,7 +257,13 @@ class BlockTable:
         return inside
 
     def place_or_mcd(self, inside: NDArray[np.bool_]) -> NDArray[np.str_]:
-        """County subdivision in strong-MCD states outside AIAN areas, place otherwise; shape (n,)."""
+        """County subdivision in strong-MCD states outside AIAN areas, place otherwise; shape (n,).
+
+        Parameters
+        ----------
+        inside
+            Whether each block lies in an AIAN area, shape (blocks,).
+        """
         strong = np.isin(self.state, STRONG_MCD_STATES) & ~inside
         codes: NDArray[np.str_] = np.where(strong, self.cousub, self.place)
         return codes

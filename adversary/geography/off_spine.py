@@ -116,7 +116,7 @@ def entity_distance(spine: Spine, members: Any, top: str | None = None) -> int:
 
 
 def entity_combination(spine: Spine, members: Any, top: str | None = None) -> dict[int, int]:
-    """Units to add (+1) and to subtract (-1) that make the set, as few as its distance says.
+    """Units of ``spine`` to add (+1) and to subtract (-1) that make the set ``members`` of leaves, as few as its distance says.
 
     Returns
     -------

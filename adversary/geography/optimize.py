@@ -198,7 +198,7 @@ class CountyPart:
         return [*county, *own[1:], 16]
 
     def codes(self, root: str, widths: list[int] | None = None) -> list[NDArray[np.str_]]:
-        """Codes, level by level: ``root`` (state and county), running numbers, the block."""
+        """Codes, level by level of ``widths``: ``root`` (state and county), running numbers, the block."""
         wide = self.widths if widths is None else widths
         return self.tree.codes(root, [wide[0] - 5, *wide[1:-1]], self.block)
 

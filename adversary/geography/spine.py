@@ -90,7 +90,7 @@ class Spine(SavedSpine):
         level_of: NDArray[np.int8],
         shares: tuple[NDArray[Any], int] | None = None,
     ) -> Spine:
-        """Spine from arrays in level order; ``shares`` = (numerators, denominator), None: no budget."""
+        """Spine of ``levels`` from ``geocodes``, ``parents``, ``level_of``; ``shares`` = (numerators, denominator) or None."""
         n = geocodes.size
         spine = cls(
             tuple(levels),
@@ -187,7 +187,7 @@ class Spine(SavedSpine):
         return self if shares is None else self.with_shares(shares)
 
     def with_shares(self, shares: Mapping[str, Any]) -> Spine:
-        """Return the same units with a share of rho per level, by name; 0 where nothing was measured."""
+        """Return the same units with ``shares`` of rho per level, by name; 0 where nothing was measured."""
         by_level = _build.shares_by_level(shares, self.levels)
         table = tuple(dict.fromkeys(by_level))
         index = np.array([table.index(s) for s in by_level], np.int32)[self.level_of]

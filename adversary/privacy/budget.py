@@ -403,11 +403,11 @@ class Allocation:
         return noise_scale(self.rho(level, query), convention)
 
     def scaled_to(self, rho: Any) -> Allocation:
-        """Return the same shares of another budget; the paper takes 2.56 where production had 293764/114921."""
+        """Return the same shares of another budget ``rho``; the paper takes 2.56 where production had 293764/114921."""
         return Allocation(Rho(rho), self.level, self.query, self.title, self.source)
 
     def table(self, convention: str) -> str:
-        """Return a table with level, query, share, rho and sigma^2, one query a line."""
+        """Return a table with level, query, share, rho and sigma^2 under a ``convention``, one query a line."""
         head = f"{self.title or 'allocation'}: rho = {self.total} = {float(self.total):.6g}, {convention} neighbours"
         first = max(len(name) for name in ("level", *self.level))
         second = max(len(name) for queries in ({"query": 0}, *self.query.values()) for name in queries)

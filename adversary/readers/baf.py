@@ -199,7 +199,13 @@ def block_table_from_grfc(columns: Mapping[str, Any], group_quarters: Any = None
 
 
 def read_grfc(path: str | Path) -> BlockTable:
-    """Blocks of a reference file (pipe-delimited, header); see :func:`block_table_from_grfc`."""
+    """Blocks of a reference file (pipe-delimited, header); see :func:`block_table_from_grfc`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
     file = Path(path)
     header = (
         read_text(file, "latin-1").removeprefix("\xef\xbb\xbf").partition("\n")[0].rstrip("\r").split("|")

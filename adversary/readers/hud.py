@@ -93,7 +93,13 @@ class HudPicture:
         return f"<HudPicture: {len(self)} lines, {len(self.columns)} columns of {self.source}>"
 
     def text(self, name: str) -> NDArray[np.str_]:
-        """Return a column as text."""
+        """Return a column as text.
+
+        Parameters
+        ----------
+        name
+            Name of the column, lower case.
+        """
         if name not in self.columns:
             msg = f"{self.source} has no column {name!r}: there are {', '.join(self.columns)}"
             raise FileFormatError(msg, name)
@@ -103,6 +109,11 @@ class HudPicture:
         """Return a column as numbers with the codes left in: -1, -4, -5; NaN where not applicable.
 
         Do not add these up before the codes are taken out: use `interval`.
+
+        Parameters
+        ----------
+        name
+            Name of the column, lower case.
 
         Raises
         ------
@@ -116,6 +127,11 @@ class HudPicture:
 
     def interval(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the least and the greatest value that each printed value leaves open.
+
+        Parameters
+        ----------
+        name
+            Name of the column, lower case.
 
         Returns
         -------
@@ -138,6 +154,11 @@ class HudPicture:
 
         Codes stay codes; what is not applicable or not in the file becomes -1 (missing). ``percents`` has
         every ``pct_`` column of the file but ``pct_occupied``; `HudRecord` is to be given those it reads.
+
+        Parameters
+        ----------
+        i
+            Index of the line, from 0.
         """
         cells: dict[str, Any] = {}
         where = f"{self.source} row {i + 2}"
@@ -158,13 +179,25 @@ class HudPicture:
         return cells
 
     def take(self, rows: ArrayLike) -> HudPicture:
-        """Keep some lines (indices or a mask)."""
+        """Keep some lines (indices or a mask).
+
+        Parameters
+        ----------
+        rows
+            Indices, or a mask of shape (lines,).
+        """
         chosen = np.arange(len(self))[np.asarray(rows)]
         columns = MappingProxyType({name: cells[chosen] for name, cells in self.columns.items()})
         return HudPicture(columns, self.source, self.level, self.tracts, self.notes)
 
     def of_program(self, program: int | str) -> HudPicture:
-        """Keep the lines of one programme: 1 all together, 2 public housing, 3 vouchers, ..."""
+        """Keep the lines of one programme: 1 all together, 2 public housing, 3 vouchers, ...
+
+        Parameters
+        ----------
+        program
+            Code of the programme.
+        """
         wanted = str(program)
         its = np.array([_plain_code(cell) == wanted for cell in self.text("program").tolist()], dtype=bool)
         if not its.any():

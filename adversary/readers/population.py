@@ -116,7 +116,13 @@ class BlockCounts:
         return int(self.count.sum())
 
     def dense(self, code: str) -> NDArray[np.int64]:
-        """Histogram of one block, shape (cells,); all 0 for a block that is not there."""
+        """Histogram of one block, shape (cells,); all 0 for a block that is not there.
+
+        Parameters
+        ----------
+        code
+            Geocode of a block.
+        """
         out = np.zeros(self.histogram.cells, np.int64)
         place = int(np.searchsorted(self.blocks, code))
         if place < self.blocks.size and self.blocks[place] == code:

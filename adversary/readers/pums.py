@@ -78,14 +78,26 @@ class Pums:
         return f"<Pums: {len(self)} persons, {len(self.columns)} columns of {', '.join(self.sources)}>"
 
     def text(self, name: str) -> NDArray[np.str_]:
-        """Return a column as text."""
+        """Return a column as text.
+
+        Parameters
+        ----------
+        name
+            Name of the column, upper case.
+        """
         if name not in self.columns:
             msg = f"{', '.join(self.sources)} has no column {name!r}: there are {', '.join(self.columns)}"
             raise FileFormatError(msg, name)
         return self.columns[name]
 
     def whole(self, name: str) -> NDArray[np.int64]:
-        """Return a column as whole numbers; a blank is refused."""
+        """Return a column as whole numbers; a blank is refused.
+
+        Parameters
+        ----------
+        name
+            Name of the column, upper case.
+        """
         cells = self.text(name)
         return np.array([_whole(c, name, self.sources[0], i) for i, c in enumerate(cells.tolist())], np.int64)
 
@@ -200,6 +212,11 @@ def read_pums(*paths: str | Path, columns: Sequence[str] | None = None) -> Pums:
 
 def household_table(sample: Pums) -> HouseholdTable:
     """Count the persons of every household.
+
+    Parameters
+    ----------
+    sample
+        Person records.
 
     Raises
     ------

@@ -71,7 +71,13 @@ class Queries:
         return len(self.table)
 
     def answers(self, counts: ArrayLike) -> NDArray[np.int64]:
-        """Return the exact answers on a block, int64, shape (m,)."""
+        """Return the exact answers on a block, int64, shape (m,).
+
+        Parameters
+        ----------
+        counts
+            Households by configuration, shape (configurations,).
+        """
         return np.asarray(self.matrix @ np.asarray(counts, dtype=np.int64))
 
     def constraints(self, values: ArrayLike, tolerance: int | ArrayLike = 0) -> Constraints:
@@ -161,7 +167,13 @@ class Constraints:
         return tuple(dict.fromkeys(self.table))
 
     def row(self, i: int) -> Row:
-        """Return one row in words."""
+        """Return one row in words.
+
+        Parameters
+        ----------
+        i
+            Index of the row, from 0.
+        """
         return Row(self.table[i], self.cell[i], int(self.low[i]), int(self.high[i]))
 
     def take(self, rows: ArrayLike) -> Constraints:
@@ -198,13 +210,25 @@ class Constraints:
         return self.adding(name, "configurations outside it", outside.astype(np.int64), 0, 0)
 
     def satisfied_by(self, counts: ArrayLike) -> bool:
-        """Whether a block meets every row, checked in whole numbers."""
+        """Whether a block meets every row, checked in whole numbers.
+
+        Parameters
+        ----------
+        counts
+            Households by configuration, shape (configurations,).
+        """
         x = np.asarray(counts, dtype=np.int64)
         answers = self.matrix @ x
         return bool((x >= 0).all() and (answers >= self.low).all() and (answers <= self.high).all())
 
     def violated_by(self, counts: ArrayLike) -> tuple[Row, ...]:
-        """Return the rows that a block does not meet."""
+        """Return the rows that a block does not meet.
+
+        Parameters
+        ----------
+        counts
+            Households by configuration, shape (configurations,).
+        """
         answers = self.matrix @ np.asarray(counts, dtype=np.int64)
         return tuple(self.row(int(i)) for i in np.flatnonzero((answers < self.low) | (answers > self.high)))
 

@@ -128,7 +128,7 @@ class Configurations:
 
     @classmethod
     def product(cls, *attributes: Attribute) -> Configurations:
-        """Return all combinations of the levels, the last attribute fastest."""
+        """Return all combinations of the levels of ``attributes``, the last one fastest."""
         codes = list(product(*(range(len(a.levels)) for a in attributes)))
         return cls(attributes, np.array(codes, dtype=np.int64).reshape(len(codes), len(attributes)))
 
@@ -154,7 +154,7 @@ class Configurations:
         return self.codes @ self._radix
 
     def column(self, name: str) -> int:
-        """Return the position of an attribute."""
+        """Return the position of the attribute ``name``."""
         if name not in self.names:
             msg = f"no attribute {name!r}: there are {', '.join(self.names)}"
             raise ModelError(msg, name)
@@ -165,11 +165,11 @@ class Configurations:
         return self.attributes[self.column(name)]
 
     def labels(self, name: str) -> NDArray[np.str_]:
-        """Return the label of one attribute for every configuration, shape (K,)."""
+        """Return the label of the attribute ``name`` for every configuration, shape (K,)."""
         return np.array(self.attribute(name).levels, dtype=np.str_)[self.codes[:, self.column(name)]]
 
     def number(self, name: str) -> NDArray[np.int64]:
-        """Return the number that a level stands for (persons, children), shape (K,)."""
+        """Return the number that a level of ``name`` stands for (persons, children), shape (K,)."""
         values = self.attribute(name).values
         if not values:
             msg = f"levels of {name} are no numbers: only attributes with values can be added up"
@@ -177,7 +177,7 @@ class Configurations:
         return np.array(values, dtype=np.int64)[self.codes[:, self.column(name)]]
 
     def label(self, k: int) -> str:
-        """Return one configuration in words."""
+        """Return configuration ``k`` (from 0) in words."""
         pairs = zip(self.attributes, self.codes[k].tolist(), strict=True)
         return ", ".join(f"{a.name}={a.levels[code]}" for a, code in pairs)
 
@@ -218,7 +218,7 @@ class Configurations:
         return np.isin(self.codes[:, self.column(name)], codes)
 
     def select(self, predicate: Predicate | Mapping[str, Any] | ArrayLike) -> Configurations:
-        """Return the table of the picked configurations only."""
+        """Return the table of the configurations that ``predicate`` picks only."""
         return Configurations(self.attributes, self.codes[self.mask(predicate)])
 
     def find(self, records: ArrayLike) -> NDArray[np.int64]:
@@ -257,7 +257,7 @@ class Configurations:
         return np.bincount(at, minlength=len(self)).astype(np.int64)
 
     def records(self, counts: ArrayLike) -> NDArray[np.int64]:
-        """Write a block out, one row of codes a household, in the order of the table."""
+        """Write a block of ``counts`` out, one row of codes a household, in the order of the table."""
         return np.repeat(self.codes, np.asarray(counts, dtype=np.int64), axis=0)
 
     def cells(self, names: Sequence[str] | None = None) -> tuple[NDArray[np.int64], Configurations]:

@@ -216,6 +216,13 @@ def curve(score: ArrayLike, hit: ArrayLike, total: int | None = None) -> Curve:
 def area_under_curve(score: ArrayLike, hit: ArrayLike) -> float:
     """Return the probability that a hit scores above a miss, ties half; NaN if there is only one kind.
 
+    Parameters
+    ----------
+    score
+        Score of each record, shape (n,).
+    hit
+        Whether it is one that is looked for, shape (n,).
+
     Examples
     --------
     >>> area_under_curve([0.9, 0.5, 0.5, 0.1], [True, True, False, False])
@@ -231,7 +238,15 @@ def area_under_curve(score: ArrayLike, hit: ArrayLike) -> float:
 
 
 def brier(probability: ArrayLike, hit: ArrayLike) -> float:
-    """Return the mean squared error of probabilities, 0 (perfect) to 1."""
+    """Return the mean squared error of probabilities, 0 (perfect) to 1.
+
+    Parameters
+    ----------
+    probability
+        Stated probabilities, shape (n,).
+    hit
+        What was so, shape (n,).
+    """
     return float(np.mean((np.asarray(probability, dtype=np.float64) - _bools(hit, "hit")) ** 2))
 
 
@@ -309,6 +324,13 @@ def match_cells(
 
 def unique_within(cell: ArrayLike, block: ArrayLike) -> NDArray[np.bool_]:
     """Return which households are the only ones of their block with their value of the match key.
+
+    Parameters
+    ----------
+    cell
+        Cell of each record, shape (n,).
+    block
+        Block of each record, shape (n,).
 
     Examples
     --------

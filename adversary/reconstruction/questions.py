@@ -51,6 +51,11 @@ SIMPLIFIED = ("simplified",)
 def parse_harm(text: str) -> Predicate:
     """Read a harm: a name of `HARMS`, or levels of attributes that must all hold.
 
+    Parameters
+    ----------
+    text
+        As it was typed.
+
     Examples
     --------
     >>> parse_harm("over-limit").name

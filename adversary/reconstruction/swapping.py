@@ -91,7 +91,13 @@ class Swapped:
         return self.share < self.design.rate
 
     def apply(self, records: ArrayLike) -> NDArray[np.int64]:
-        """Return what stands in every household's place: its own record or its partner's, shape as given."""
+        """Return what stands in every household's place: its own record or its partner's, shape as given.
+
+        Parameters
+        ----------
+        records
+            Any array with one row a record, in the order that was swapped.
+        """
         rows = np.asarray(records, dtype=np.int64)
         return np.asarray(rows[np.where(self.partner >= 0, self.partner, np.arange(len(self.partner)))])
 

@@ -130,6 +130,11 @@ def simplified(configurations: Configurations) -> NDArray[np.int64]:
     Size, bedrooms, whether the householder is white and not Hispanic, whether a child is present. Give the
     result as ``attributes`` to `solution_variability`.
 
+    Parameters
+    ----------
+    configurations
+        The table of configurations.
+
     Examples
     --------
     >>> from adversary.reconstruction.households import household_configurations

@@ -34,6 +34,11 @@ _TOLERANCE = 1e-9
 def check_parents(parents: Any) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
     """Parents as int64, and the units of every depth, root first.
 
+    Parameters
+    ----------
+    parents
+        Index of every unit's parent, -1 for a root, shape (n,).
+
     Raises
     ------
     ReleaseError

@@ -385,6 +385,13 @@ class Release(Mapping[str, Measurement]):
     def from_csv(cls, text: str, *, where: str = "") -> Release:
         """Read a release from CSV text with the columns that :meth:`to_csv` writes (rho or sigma2, one of them).
 
+        Parameters
+        ----------
+        text
+            The table; see :meth:`to_csv`.
+        where
+            Prefix of error messages, such as the file's name.
+
         Raises
         ------
         FileFormatError
@@ -428,7 +435,13 @@ class Release(Mapping[str, Measurement]):
 
     @classmethod
     def read(cls, path: str | Path) -> Release:
-        """Read a release from a ``.json`` or ``.csv`` file, or from standard input where the path is ``-``."""
+        """Read a release from a ``.json`` or ``.csv`` file, or from standard input where the path is ``-``.
+
+        Parameters
+        ----------
+        path
+            A ``.json`` or ``.csv`` file; ``-`` for JSON on standard input.
+        """
         if str(path) == "-":
             import sys
 

@@ -183,7 +183,7 @@ class QueryGroup:
         return self._apply(np.asarray(z), self.shape, back=True)
 
     def separates(self, cell: int, other: int) -> bool:
-        """Whether the answers change when a person moves from one cell to another."""
+        """Whether the answers change when a person moves from ``cell`` to the cell ``other``."""
         here, there = (np.unravel_index(c, self.histogram.sizes) for c in (cell, other))
         return any(f is not None and f[a] != f[b] for f, a, b in zip(self.factors, here, there, strict=True))
 
@@ -345,7 +345,13 @@ class Reduction:
         return np.tensordot(np.asarray(precision, float) * weights, self._squares, axes=1)
 
     def split(self, x: Any) -> dict[tuple[int, ...], NDArray[np.float64]]:
-        """Cells (n, cells) in reduced coordinates: pattern -> (n, W, columns)."""
+        """Cells (n, cells) in reduced coordinates: pattern -> (n, W, columns).
+
+        Parameters
+        ----------
+        x
+            A histogram, flat or in its shape.
+        """
         values = np.asarray(x, float).reshape(-1, *self.histogram.sizes)
         n = values.shape[0]
         values = values.transpose(0, *(a + 1 for a in self.whole), *(a + 1 for a in self.rotated))

@@ -81,7 +81,13 @@ def right(mode: str, x2: int, rho2: float | None = None) -> tuple[float, float]:
 
 
 def count_posterior(mode: str) -> tuple[float, dict[int, float]]:
-    """P[X1 = 1 | D] and P[X2 = k | D] at D = (2, 1, -1): Table 8, as the long-run law of the sampler."""
+    """P[X1 = 1 | D] and P[X2 = k | D] at D = (2, 1, -1): Table 8, as the long-run law of the sampler.
+
+    Parameters
+    ----------
+    mode
+        ``"exact"`` or ``"literal"``.
+    """
     problem = gibbs.PathProblem(
         0, 0.0, nodes=((2, _BLOCK), (1, SIGMA2["block_group"])), rests=((-1, _BLOCK, OTHERS),)
     )

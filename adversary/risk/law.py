@@ -86,7 +86,15 @@ class LogOddsLaw:
         return self.above_and_near(level, tie_tolerance)[1]
 
     def above_and_near(self, level: float, tie_tolerance: float) -> tuple[float, float]:
-        """Return :meth:`above` and :meth:`near` at the price of one of them."""
+        """Return :meth:`above` and :meth:`near` at the price of one of them.
+
+        Parameters
+        ----------
+        level
+            Log-odds.
+        tie_tolerance
+            Half the width of what counts as near.
+        """
         first = np.searchsorted(self.step, level - tie_tolerance - self.base, side="left")
         last = np.searchsorted(self.step, level + tie_tolerance - self.base, side="right")
         beyond = self._tail[last]

@@ -261,7 +261,7 @@ class PathDesign:
         return tuple(d * s for d, s in zip(self.others, single, strict=True))
 
     def rest_log_pmf(self, level: int, n: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Log pmf of the noise of the sum at ``level`` (0 = the block's siblings)."""
+        """Log pmf at ``n`` of the noise of the sum at ``level`` (0 = the block's siblings)."""
         if self.noise == "exact":
             single = (self.rest_sigma2 or self.sigma2[:-1])[level]
             return np.asarray(dg.sum_log_pmf(n, single, self.others[level]))

@@ -29,7 +29,13 @@ _IMPROPER = {"_FlatCountRV", "FlatRV", "HalfFlatRV"}
 
 
 def improper_unknowns(model: Any) -> list[str]:
-    """Return the names of the unknowns whose prior is flat without end, so that averages over it are limits."""
+    """Return the names of the unknowns whose prior is flat without end, so that averages over it are limits.
+
+    Parameters
+    ----------
+    model
+        A built model.
+    """
     return [rv.name for rv in model.free_RVs if type(rv.owner.op).__name__ in _IMPROPER]
 
 

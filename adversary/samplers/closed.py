@@ -381,7 +381,7 @@ def log_odds_of(p: ArrayLike) -> Floats:
 
 
 def probability(log_odds: ArrayLike) -> Floats:
-    """Probability with the given log-odds; no overflow, relative accuracy down to 1e-308.
+    """Probability with the given ``log_odds``; no overflow, relative accuracy down to 1e-308.
 
     Examples
     --------
@@ -392,7 +392,7 @@ def probability(log_odds: ArrayLike) -> Floats:
 
 
 def log_risk(log_odds: ArrayLike, prior_log_odds: ArrayLike) -> Floats:
-    """Return log R', R' = posterior/prior (eq. 3.2), with no loss for a prior of 1e-300.
+    """Return log R' (eq. 3.2) from ``log_odds`` and ``prior_log_odds``, with no loss for a prior of 1e-300.
 
     Examples
     --------
@@ -404,7 +404,7 @@ def log_risk(log_odds: ArrayLike, prior_log_odds: ArrayLike) -> Floats:
 
 
 def risk(log_odds: ArrayLike, prior_log_odds: ArrayLike) -> Floats:
-    """Return R' = posterior/prior: how many times likelier the target became.
+    """Return R' = posterior/prior from ``log_odds`` and ``prior_log_odds``: how many times likelier the target became.
 
     Examples
     --------

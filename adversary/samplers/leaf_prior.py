@@ -71,7 +71,13 @@ class LeafPrior:
 
     @classmethod
     def tabulated(cls, probabilities: ArrayLike) -> LeafPrior:
-        """Any weights of 0, 1, ..., K; need not sum to one."""
+        """Any weights of 0, 1, ..., K; need not sum to one.
+
+        Parameters
+        ----------
+        probabilities
+            Probability of 0, 1, 2, ..., shape (k,).
+        """
         weights = np.asarray(probabilities, dtype=np.float64)
         if (
             weights.ndim != 1
@@ -99,7 +105,13 @@ class LeafPrior:
         return bool(np.all(np.isfinite(inner)) and np.all(np.diff(inner, 2) <= 1e-12))
 
     def log_weight(self, count: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Log weight of counts, ``-inf`` where impossible."""
+        """Log weight of counts, ``-inf`` where impossible.
+
+        Parameters
+        ----------
+        count
+            Whole numbers >= 0, any shape.
+        """
         n = np.asarray(count)
         if self.table is not None:
             place = n - self.first

@@ -41,7 +41,17 @@ class Prepared:
     reads: Mapping[tuple[str, str], Any]
 
     def answer(self, scenario: Scenario, release: Release, *, tolerance: float = 1e-12) -> Any:
-        """Return the exact answer for this scenario and release, which must have the structure prepared for."""
+        """Return the exact answer for this scenario and release, which must have the structure prepared for.
+
+        Parameters
+        ----------
+        scenario
+            The scenario that was prepared, with any assumptions that only change numbers.
+        release
+            What she sees.
+        tolerance
+            Bound asked for on what is cut off.
+        """
         for label, value in _held_values(scenario, release):
             shared = self.inputs.get(label)
             if shared is not None:
@@ -50,7 +60,15 @@ class Prepared:
 
 
 def prepare(scenario: Scenario, release: Release) -> Prepared:
-    """Return the compiled form of a scenario for releases like this one, from the cache where there is one."""
+    """Return the compiled form of a scenario for releases like this one, from the cache where there is one.
+
+    Parameters
+    ----------
+    scenario
+        What is to be answered.
+    release
+        A release of the kind that will be seen.
+    """
     key = _structure(scenario, release)
     kept = scenario.cache.setdefault(key, [])
     for prepared in kept:

@@ -420,6 +420,6 @@ def _no(reason: str) -> NoReturn:
 
 
 def prior_of(form: ClosedForm, given: Mapping[str, Any]) -> Any:
-    """Prior log-odds: of the given column where there is one, of the model's own number otherwise."""
+    """Prior log-odds of ``form``: of the given column where there is one, of the model's own number otherwise."""
     p = given.get(form.prior_label) if form.prior_label is not None else None
     return log_odds_of(form.prior_p if p is None else p)

@@ -217,5 +217,19 @@ class TwoLevelTable:
     def posterior(
         self, x1_star: Any, x2_star: Any, y1_star: Any, known: Any, out: Any = None
     ) -> NDArray[np.float64]:
-        """Return P[present | release] of the targets; parameters as :meth:`log_odds`."""
+        """Return P[present | release] of the targets; parameters as :meth:`log_odds`.
+
+        Parameters
+        ----------
+        x1_star
+            Noisy count of the block, any shape.
+        x2_star
+            Noisy count of the group.
+        y1_star
+            Noisy sum over the others.
+        known
+            People she knows in the cell.
+        out
+            Array to write into; a new one by default.
+        """
         return self._run(x1_star, x2_star, y1_star, known, out, as_posterior=True)

@@ -203,7 +203,13 @@ class SpineRisk:
         }
 
     def to_csv(self, path: str | Path) -> int:
-        """Write one row a block; GEOIDs are text. Returns how many. For several spines in one file see ``write_blocks``."""
+        """Write one row a block; GEOIDs are text. Returns how many. For several spines in one file see ``write_blocks``.
+
+        Parameters
+        ----------
+        path
+            Where to; replaced if it is there.
+        """
         from adversary.spine_risk.tables import write_blocks
 
         return write_blocks(path, [self])
@@ -234,6 +240,11 @@ class SpineRisk:
 
 def geoids_of(spine: Spine) -> NDArray[np.str_]:
     """GEOID of every leaf, 15 digits, where its code is one or ends in a ``geocode16``; otherwise its code.
+
+    Parameters
+    ----------
+    spine
+        The spine.
 
     Examples
     --------

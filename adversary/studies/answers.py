@@ -43,7 +43,13 @@ class Row:
 
 
 def pack(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """Lay rows end to end; supports may have different lengths."""
+    """Lay rows end to end; supports may have different lengths.
+
+    Parameters
+    ----------
+    rows
+        Answers of one chunk.
+    """
     return {
         "point": np.array([r.point for r in rows], dtype=np.int64),
         "length": np.array([len(r.support) for r in rows], dtype=np.int64),
@@ -56,7 +62,15 @@ def pack(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
 
 def unpack(data: dict[str, np.ndarray] | None, path: Path) -> Iterator[Row]:
-    """Yield the rows of one file."""
+    """Yield the rows of one file.
+
+    Parameters
+    ----------
+    data
+        Arrays of one file, as :func:`pack` lays them.
+    path
+        Where from, for the message.
+    """
     if data is None:
         msg = f"{path} was taken away while the study ran: run it again"
         raise DisagreementError(msg, path)
@@ -76,7 +90,21 @@ def unpack(data: dict[str, np.ndarray] | None, path: Path) -> Iterator[Row]:
 def assemble(
     rows: Sequence[Row], scenarios: Sequence[Scenario], release: Release, plan: Layout, tolerance: float
 ) -> xr.Dataset:
-    """Put the answers into labelled arrays."""
+    """Put the answers into labelled arrays.
+
+    Parameters
+    ----------
+    rows
+        One answer a point, in any order.
+    scenarios
+        The points.
+    release
+        What she saw.
+    plan
+        Dimensions and coordinates.
+    tolerance
+        Bound that was asked for.
+    """
     import xarray as xr
 
     rows = sorted(rows, key=lambda r: r.point)
@@ -150,5 +178,13 @@ def _attrs(scenarios: Sequence[Scenario], release: Release, tolerance: float) ->
 
 
 def write_result(data: xr.Dataset, path: Path) -> None:
-    """Write the Dataset whole or not at all, with the hash of its content."""
+    """Write the Dataset whole or not at all, with the hash of its content.
+
+    Parameters
+    ----------
+    data
+        The study.
+    path
+        Where to; replaced in one step.
+    """
     write_netcdf(path, sealed(data))

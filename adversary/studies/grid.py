@@ -143,7 +143,17 @@ def study(
 
 
 def solve_points(scenarios: Sequence[Scenario], release: Release, *, tolerance: float = 1e-12) -> list[Row]:
-    """Return the bare answers of :func:`study` in the order of the list, without labels or files."""
+    """Return the bare answers of :func:`study` in the order of the list, without labels or files.
+
+    Parameters
+    ----------
+    scenarios
+        The points.
+    release
+        What she sees.
+    tolerance
+        Bound asked for on what is cut off.
+    """
     scenarios = list(scenarios)
     _check(scenarios, release, 1)
     bases, units = _units(scenarios)

@@ -36,6 +36,11 @@ RESERVED = ("prior", "posterior", "risk", "log_odds", "cut_off_bound", "target",
 def fingerprint(value: Any) -> str:
     """Return a text that says everything about an assumption, the same in every process.
 
+    Parameters
+    ----------
+    value
+        An assumption.
+
     Examples
     --------
     >>> fingerprint(3) == fingerprint(np.int64(3))
@@ -208,7 +213,15 @@ def _text(value: Any) -> str:
 
 
 def identity(scenarios: Sequence[Scenario], keys: Mapping[str, str]) -> str:
-    """Return the SHA-256 of a study: every assumption of every point, and ``keys`` (release, version, ...)."""
+    """Return the SHA-256 of a study: every assumption of every point, and ``keys`` (release, version, ...).
+
+    Parameters
+    ----------
+    scenarios
+        The points.
+    keys
+        What else decides whether a folder belongs to the study.
+    """
     digest = hashlib.sha256("\n".join(f"{k}={v}" for k, v in sorted(keys.items())).encode())
     memo = Memo()
     bodies: dict[int, str] = {}

@@ -49,7 +49,13 @@ class UniformTotal:
             raise ScenarioError(msg, self.top)
 
     def create_variable(self, name: str) -> Any:
-        """Register the variable in the open model."""
+        """Register the variable in the open model.
+
+        Parameters
+        ----------
+        name
+            Name of the variable in the model.
+        """
         import pymc as pm
 
         model = pm.modelcontext(None)
