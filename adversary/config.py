@@ -90,7 +90,7 @@ DEFAULT_DRAWS, DEFAULT_CHAINS = 1000, 4
 class StudyConfig:
     """What a file says.
 
-    Attributes
+    Parameters
     ----------
     path : Path
         The file.
@@ -144,6 +144,7 @@ def read_config(path: str | Path) -> StudyConfig:
     Returns
     -------
     StudyConfig
+        What the file asks for, checked.
 
     Raises
     ------
@@ -349,7 +350,20 @@ def _number(value: Any, name: str) -> Any:
 
 
 def answer(config: StudyConfig, scenario: Scenario) -> AttackResult:
-    """Run what the file says on the scenario that it names, and save the result where it says."""
+    """Run what the file says on the scenario that it names, and save the result where it says.
+
+    Parameters
+    ----------
+    config
+        What a file says.
+    scenario
+        What ``config.scenario`` names; the caller loads it.
+
+    Returns
+    -------
+    AttackResult
+        As :func:`adversary.run` gives it.
+    """
     from adversary.attack import run
 
     result = run(
@@ -362,6 +376,13 @@ def answer(config: StudyConfig, scenario: Scenario) -> AttackResult:
 
 def plan(config: StudyConfig, scenario: Scenario) -> dict[str, Any]:
     """Say what would be run, without sampling; the model is built, so that what does not fit is refused here.
+
+    Parameters
+    ----------
+    config
+        What a file says.
+    scenario
+        What ``config.scenario`` names; the caller loads it.
 
     Returns
     -------

@@ -236,7 +236,7 @@ def test_an_edited_result_is_refused(folder, tmp_path):
     path.write_bytes((folder / "result.nc").read_bytes())
     with h5py.File(path, "r+") as file:
         file.attrs["question"] = "Is all well?"
-    with pytest.raises(FileFormatError, match="was changed after it was saved"):
+    with pytest.raises(FileFormatError, match="changed after it was saved"):
         read_inputs([path])
 
 
@@ -245,7 +245,7 @@ def test_an_edited_study_is_refused(folder, tmp_path):
     path.write_bytes((folder / "study" / "result.nc").read_bytes())
     with h5py.File(path, "r+") as file:
         file["posterior"][0] = 0.5
-    with pytest.raises(FileFormatError, match="was changed after it was saved"):
+    with pytest.raises(FileFormatError, match="changed after it was saved"):
         read_inputs([path])
 
 
@@ -275,7 +275,7 @@ def test_what_belongs_to_another_release_is_stale(folder, tmp_path):
         ("a.csv", b"risk,risk\n1,2\n", "there twice"),
         ("a.csv", b"\xff\xfe", "cannot be read as CSV"),
         ("a.csv", b"", "has a column risk"),
-        ("a.nc", b"no netcdf", "not a saved result or study"),
+        ("a.nc", b"no netcdf", "a.nc"),
         ("a.parquet", b"no parquet", "cannot be read as Parquet"),
         ("a.txt", b"x", "a report is made of"),
     ],

@@ -139,7 +139,7 @@ def test_an_edited_file_is_refused_and_an_unsealed_one_says_so(exact, tmp_path):
     path = exact.save(tmp_path / "result.nc")
     with h5py.File(path, "r+") as file:
         file["answer/log_posterior"][0] += 0.1
-    with pytest.raises(FileFormatError, match="was changed after it was saved"):
+    with pytest.raises(FileFormatError, match="changed after it was saved"):
         AttackResult.load(path)
     exact.tree.to_netcdf(tmp_path / "bare.nc", engine="h5netcdf")
     bare = AttackResult.load(tmp_path / "bare.nc")

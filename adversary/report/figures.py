@@ -30,7 +30,17 @@ _MOST_VALUES = 60  # bars of a pmf that can still be told apart
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG element as text, and what it shows in words."""
+    """An SVG element as text, and what it shows in words.
+
+    Parameters
+    ----------
+    svg
+        The element.
+    alt
+        What it shows, for readers of screens.
+    caption
+        What stands below it.
+    """
 
     svg: str
     alt: str
@@ -67,7 +77,20 @@ def svg_of(ax: Any, name: str, alt: str) -> str:
 
 
 def answer_figures(result: AttackResult, name: str) -> list[Figure]:
-    """Draw before and after, and the posterior of each other scalar count."""
+    """Draw before and after, and the posterior of each other scalar count.
+
+    Parameters
+    ----------
+    result
+        A saved answer.
+    name
+        Put before every id.
+
+    Returns
+    -------
+    list of Figure
+        Empty where the target has more values than can be told apart.
+    """
     target = str(result.attrs["target"])
     if len(result.support) > _MOST_VALUES:
         return []
@@ -103,7 +126,20 @@ def answer_figures(result: AttackResult, name: str) -> list[Figure]:
 
 
 def study_figure(data: xr.Dataset, name: str) -> Figure | None:
-    """Draw a study of one or two dimensions; None where it has more, or is about a target with many values."""
+    """Draw a study of one or two dimensions.
+
+    Parameters
+    ----------
+    data
+        A saved study.
+    name
+        Put before every id.
+
+    Returns
+    -------
+    Figure or None
+        None where it has more dimensions, or is about a target with many values.
+    """
     if (
         "target" in data["posterior"].dims
         or not 1 <= data["posterior"].ndim <= 2
@@ -117,7 +153,22 @@ def study_figure(data: xr.Dataset, name: str) -> Figure | None:
 
 
 def table_figure(table: Table, threshold: float, name: str) -> Figure | None:
-    """Draw the risk against the noisy count of each target's cell, where the table has one."""
+    """Draw the risk against the noisy count of each target's cell.
+
+    Parameters
+    ----------
+    table
+        A table of targets.
+    threshold
+        R' above which a target is listed.
+    name
+        Put before every id.
+
+    Returns
+    -------
+    Figure or None
+        None where the table has no noisy counts.
+    """
     noisy = next((c for c in table.columns if c.startswith("noisy_")), None)
     if noisy is None or not len(table) or not np.isfinite(table.columns["risk"]).all():
         return None
@@ -130,4 +181,5 @@ def table_figure(table: Table, threshold: float, name: str) -> Figure | None:
         f"risk, from {risk.min():.4g} to {risk.max():.4g}; threshold {threshold:g}."
     )
     ax = plot_risks(risk, counts.astype(np.int64), threshold=threshold, label=noisy)
+    ax.set_title(f"risk of {len(table)} targets", loc="left", fontsize="medium")
     return Figure(svg_of(ax, name, alt), alt, "Targets by their noisy count (bars) and their risk (points).")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adversary._files import check_hdf5
 from adversary.batches.sources import file_digest, needs
 from adversary.errors import FileFormatError, ScenarioError
 from adversary.results import AttackResult
@@ -39,7 +40,17 @@ _STUDY = {"prior", "posterior", "risk", "log_odds", "cut_off_bound"}
 
 @dataclass(frozen=True)
 class Answer:
-    """One saved result, by the name of its file and the hash of its content."""
+    """One saved result.
+
+    Parameters
+    ----------
+    name
+        Name of its file, without the way to it.
+    sha256
+        Hash of its content.
+    result
+        The answer.
+    """
 
     name: str
     sha256: str
@@ -48,7 +59,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Study:
-    """One saved study."""
+    """One saved study.
+
+    Parameters
+    ----------
+    name
+        Name of its file, without the way to it.
+    sha256
+        Hash of its content.
+    data
+        As :func:`adversary.studies.study` returns it.
+    """
 
     name: str
     sha256: str
@@ -57,7 +78,21 @@ class Study:
 
 @dataclass(frozen=True)
 class Table:
-    """One row a target: name of column -> array of texts or numbers, all of one length; ``risk`` is among them."""
+    """One row a target.
+
+    Parameters
+    ----------
+    name
+        Name of its file or folder, without the way to it.
+    sha256
+        Hash of the file; of a batch, of its manifest.
+    columns
+        Name of column -> array of texts or numbers, all of one length; ``risk`` is among them.
+    about
+        What the file says of itself.
+    sealed
+        Whether every part was checked against a manifest.
+    """
 
     name: str
     sha256: str
@@ -71,7 +106,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything one report is about."""
+    """Everything one report is about.
+
+    Parameters
+    ----------
+    answers, studies, tables
+        In the order in which they were given.
+    """
 
     answers: tuple[Answer, ...] = ()
     studies: tuple[Study, ...] = ()
@@ -92,6 +133,7 @@ def read_inputs(paths: Sequence[str | Path], *, release: Release | None = None) 
     Returns
     -------
     Inputs
+        What was read, checked against its seals.
 
     Raises
     ------
@@ -155,10 +197,11 @@ def _netcdf(path: Path, name: str) -> Answer | Study:
 
     from adversary.sealing import content_hash
 
+    check_hdf5(path)
     try:
         with xr.open_dataset(path, engine="h5netcdf") as opened:
             data = opened.load()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, RuntimeError, TypeError, AttributeError) as error:
         msg = f"{path}: not a saved result or study ({error})"
         raise FileFormatError(msg, path) from error
     if not set(data.data_vars) >= _STUDY:

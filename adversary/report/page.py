@@ -53,7 +53,19 @@ CONVENTIONS = {
 
 
 def number(value: Any, digits: int = 6) -> str:
-    """Return a number as it is printed in the page: six digits, ``not defined`` for nan.
+    """Return a number as it is printed in the page.
+
+    Parameters
+    ----------
+    value
+        A number.
+    digits
+        How many significant ones.
+
+    Returns
+    -------
+    str
+        ``not defined`` for nan; never 1 for what is not 1.
 
     Examples
     --------
@@ -139,10 +151,17 @@ def write_report(
 
     Parameters
     ----------
-    inputs, title, threshold
-        As for :func:`render`.
+    inputs
+        What :func:`adversary.report.read_inputs` read.
     out
         A file that ends in ``.html``.
+    title, threshold
+        As for :func:`render`.
+
+    Returns
+    -------
+    Path
+        The file.
 
     Raises
     ------

@@ -64,7 +64,7 @@ def toml_of(result: AttackResult) -> tuple[str | None, str]:
     needs = (
         f"it needs the file {origin.rpartition('::')[0]} beside it, unchanged (its scenario is printed above)"
         if "::" in origin
-        else "it needs the same versions, printed below"
+        else "it needs the versions printed above"
     )
     return "\n".join(lines) + "\n", needs
 
