@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["PAPER_RELEASE", "run_demo"]
+__all__ = ["PAPER_RELEASE", "demo_blocks", "run_demo"]
 
 SEED = 1
 
@@ -29,6 +29,22 @@ PAPER_RELEASE = Release.from_counts(
 """D = (2, 1, -1) of Kazan & Reiter, Table 7: one block, its group, and the sum of the 27 others."""
 
 
+def demo_blocks() -> list[str]:
+    """Return a table of 216 made-up blocks of state 03 (unused) as lines of CSV, for ``adversary spine``.
+
+    Two counties of three tracts; places cross block groups, one AIAN area crosses a tract. Nobody lives there.
+    """
+    lines = ["GEOID20,AIANNHCE,COUSUBFP,PLACEFP"]
+    for n in range(216):
+        county, tract, group, block = 1 + n // 108, 1 + n // 36 % 3, 1 + n // 12 % 3, n % 12
+        place = ("", "07000", "35896")[n // 7 % 3]
+        aian = "0010" if 30 <= n < 44 else ""
+        lines.append(
+            f"03{county:03d}{tract:04d}00{group}{group}{block:02d},{aian},{90000 + n // 54:05d},{place}"
+        )
+    return lines
+
+
 def run_demo(out: Path) -> Iterator[str]:
     """Yield the demonstration's lines while it runs; write a table and two figures into a folder.
 
@@ -36,6 +52,11 @@ def run_demo(out: Path) -> Iterator[str]:
     ----------
     out
         Folder, made if missing.
+
+    Yields
+    ------
+    str
+        One line of text.
     """
     make_folder(out)
     yield "1. Who is at risk in this state? (synthetic people, one drawn release, every posterior exact)"
@@ -84,5 +105,10 @@ def run_demo(out: Path) -> Iterator[str]:
     with whole(figure) as draft:
         page.savefig(draft, dpi=150, format="png")
     yield f"   written: {figure}"
+    yield ""
+    blocks = out / "blocks.csv"
+    with whole(blocks) as draft:
+        draft.write_text("\n".join(demo_blocks()) + "\n", encoding="utf-8")
+    yield f"3. A table of made-up blocks to build spines from: {blocks}"
     yield ""
     yield "Next: adversary list; adversary show two_level; README.md, 'Declare your own'."
