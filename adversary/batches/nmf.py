@@ -41,6 +41,8 @@ __all__ = ["NmfAssessment", "assess_nmf", "bytes_needed"]
 _NEEDED = ("region", "cells", "bound", "ceiling", "sha256")
 _AT_MOST = 250_000
 _MEBI = 1 << 20
+_BASE = 160 * _MEBI  # the program, and reading a file
+_ROW = 600  # bytes of a target's row while a part is put together, text most of it
 
 
 @dataclass(frozen=True)
@@ -142,15 +144,15 @@ def bytes_needed(units: int, cells: int, sigma2: float) -> int:
     Returns
     -------
     int
-        Bytes. The messages of the tree (windows of about 2 sqrt(110 sigma2) counts) are most of it.
+        Bytes. The messages of the tree (windows of about 2 sqrt(110 sigma2) counts) and the rows of a part are most of it.
 
     Examples
     --------
     >>> bytes_needed(26_700, 10, 10.09) // 2**20
-    172
+    403
     """
     width = 2.0 * math.sqrt(110.0 * sigma2) + 8.0 if math.isfinite(sigma2) else 500.0
-    return int(8 * units * (6.0 * width + 2 * cells)) + 80 * _MEBI
+    return int(units * (48.0 * width + _ROW * cells)) + _BASE
 
 
 def assess_nmf(  # noqa: PLR0913 - options of one call, all with defaults
