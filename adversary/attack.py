@@ -69,6 +69,7 @@ def run(
     Returns
     -------
     AttackResult
+        The answer, with its checks.
 
     Raises
     ------

@@ -175,6 +175,7 @@ def calibrate(
     Returns
     -------
     Calibration
+        Ranks and coverage, with verdicts.
 
     Raises
     ------

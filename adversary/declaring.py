@@ -93,6 +93,11 @@ def full_precision() -> Iterator[None]:
 
     Its own habit is the smallest type that holds the number, and log-probabilities follow: ``pm.Poisson("y", 50)`` is then
     off by 3.7e-6 at 60, silently.
+
+    Yields
+    ------
+    None
+        Python numbers are read at full width for as long as the block runs.
     """
     from pytensor.scalar import basic
 

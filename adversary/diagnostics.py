@@ -109,6 +109,7 @@ def summarize(result: AttackResult, exact: AttackResult | None = None) -> tuple[
     Returns
     -------
     tuple of Row
+        One row a variable.
     """
     if result.sampler == "exact":
         names = [str(result.attrs["target"])]
@@ -276,6 +277,7 @@ def compare(
     Returns
     -------
     Comparison
+        One row a sampler, and whether they agree.
     """
     streams = np.random.SeedSequence(seed if seed is None or isinstance(seed, int) else None).spawn(
         len(samplers)

@@ -39,6 +39,7 @@ def load(name: str) -> Scenario:
     Returns
     -------
     Scenario
+        The scenario.
 
     Raises
     ------

@@ -357,6 +357,7 @@ class Scenario:
         Returns
         -------
         list of Scenario
+            One scenario a point.
         """
         for name, grid in grids.items():
             if isinstance(grid, str) or not hasattr(grid, "__len__"):

@@ -75,7 +75,7 @@ class Risk:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked: passed (True), failed (False) or not applicable (None)."""
+    """One thing that was checked: ``name``, ``passed`` (True, False, or None: not applicable), and ``text`` that says so."""
 
     name: str
     passed: bool | None
@@ -112,6 +112,7 @@ def build_tree(
     Returns
     -------
     xarray.DataTree
+        The tree that :class:`AttackResult` looks at.
     """
     prior = np.full(len(support), np.nan) if log_prior is None else np.asarray(log_prior, dtype=np.float64)
     answer = xr.Dataset(

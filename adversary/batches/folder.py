@@ -118,6 +118,7 @@ def batch_to_folder(  # noqa: PLR0913 - options of one call, all with defaults
     Returns
     -------
     BatchPlan
+        What was done, with the number of targets and parts.
 
     Raises
     ------

@@ -98,6 +98,7 @@ def explored(
     Returns
     -------
     Explored
+        Every number that the page shows.
 
     Raises
     ------

@@ -115,6 +115,7 @@ def area_codes(blocks: BlockTable, kind: str) -> NDArray[np.str_]:
     Returns
     -------
     ndarray of str, shape (blocks,)
+        The code; blank for none.
 
     Raises
     ------

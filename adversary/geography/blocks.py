@@ -72,6 +72,7 @@ def text_codes(values: Any, name: str, width: int | tuple[int, ...] | None = Non
     Returns
     -------
     ndarray of str, shape (n,)
+        The codes, unchanged.
 
     Raises
     ------
@@ -322,6 +323,7 @@ def zero_filled(values: Any, width: int, name: str = "block") -> NDArray[np.str_
     Returns
     -------
     ndarray of str, shape (n,)
+        The codes, each ``width`` characters long.
 
     Raises
     ------

@@ -46,6 +46,7 @@ def total_noise(spine: Spine, strategies: Mapping[str, Strategy], rho: Any) -> N
     Returns
     -------
     ndarray, shape (n,)
+        Variance of each unit's total; inf where nothing was measured.
 
     Raises
     ------

@@ -246,6 +246,7 @@ def location_within(spine: Spine, areas: Any, rho: Any) -> LocationWithin:
     Returns
     -------
     LocationWithin
+        The budget that tells her block from the others of the area.
 
     Raises
     ------

@@ -35,6 +35,7 @@ def plot_prior_posterior(result: AttackResult, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib.axes.Axes
+        The axes that were drawn in.
     """
     ax = axes(ax)
     support = result.support.astype(float)
@@ -65,6 +66,7 @@ def plot_by_count(found: Any, block: int, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib.axes.Axes
+        The axes that were drawn in.
     """
     ax = axes(ax)
     here = found.counts == block
@@ -96,6 +98,7 @@ def plot_count_posterior(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes that were drawn in.
 
     Raises
     ------
@@ -144,6 +147,7 @@ def plot_agreement(comparison: Comparison, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib.axes.Axes
+        The axes that were drawn in.
     """
     ax = axes(ax)
     rows = [r for r in comparison.rows if r.sampler != "exact" and np.isfinite(r.difference)]

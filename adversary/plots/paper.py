@@ -173,6 +173,7 @@ def draw(name: str, columns: Mapping[str, Sequence[Any]], path: Any = None) -> l
     Returns
     -------
     list of matplotlib.axes.Axes
+        The axes of the figure.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

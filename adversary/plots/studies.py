@@ -48,6 +48,7 @@ def plot_sensitivity(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes that were drawn in.
 
     Raises
     ------
@@ -128,6 +129,7 @@ def plot_rank_counts(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes that were drawn in.
 
     Raises
     ------

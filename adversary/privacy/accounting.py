@@ -66,6 +66,7 @@ def epsilon_bun_steinke(rho: Any, delta: float) -> float:
     Returns
     -------
     float
+        Epsilon at this delta.
 
     Raises
     ------
@@ -325,6 +326,7 @@ def pure_to_zcdp(epsilon_: Any) -> Rho:
     Returns
     -------
     Rho
+        The zCDP budget that pure epsilon implies.
 
     Raises
     ------

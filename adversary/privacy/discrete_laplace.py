@@ -345,6 +345,7 @@ def sample(
     Returns
     -------
     ndarray of int64, shape ``size``
+        Whole numbers of the shape asked for.
 
     Raises
     ------

@@ -133,6 +133,7 @@ def rho_for_risk(ratio: float) -> float:
     Returns
     -------
     float
+        The largest rho that keeps the promise.
 
     Raises
     ------

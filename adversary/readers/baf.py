@@ -168,6 +168,7 @@ def block_table_from_grfc(columns: Mapping[str, Any], group_quarters: Any = None
     Returns
     -------
     BlockTable
+        The blocks, codes joined.
 
     Examples
     --------

@@ -96,6 +96,7 @@ def read_blocks(path: str | Path, *, state: str | None = None, fill_zeros: bool 
     Returns
     -------
     BlockTable
+        The blocks, in the order of the file.
 
     Raises
     ------

@@ -156,6 +156,7 @@ def read_ipums_1940(
     Returns
     -------
     Ipums1940
+        Counts by enumeration district.
 
     Raises
     ------

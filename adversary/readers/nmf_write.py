@@ -140,6 +140,7 @@ def write_nmf(  # noqa: PLR0913 - options of one call, all with defaults
     Returns
     -------
     WrittenRelease
+        Where the files are and what is in them.
 
     Raises
     ------

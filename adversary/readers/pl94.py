@@ -79,7 +79,7 @@ __all__ = [
 
 
 class Mismatch(NamedTuple):
-    """A geounit whose own row differs from the sum of its children's rows."""
+    """A ``geoid`` whose ``own`` row of a ``table`` differs from the sum of its ``children``'s rows (totals)."""
 
     geoid: str
     table: str

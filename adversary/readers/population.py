@@ -190,6 +190,7 @@ def synthetic_counts(
     Returns
     -------
     BlockCounts
+        Made-up people of every block; nobody in it exists.
 
     Raises
     ------

@@ -243,6 +243,7 @@ def write_ppmf_persons(path: str | Path, counts: BlockCounts) -> Path:
     Returns
     -------
     Path
+        The file that was written.
 
     Raises
     ------

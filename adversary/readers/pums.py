@@ -159,7 +159,7 @@ def read_pums(*paths: str | Path, columns: Sequence[str] | None = None) -> Pums:
 
     Parameters
     ----------
-    paths
+    *paths
         One or more csv files with the same columns; a state with parts a, b, ... is read from all of them.
     columns
         Columns to keep beside SERIALNO; None for all (PUMS has 280).

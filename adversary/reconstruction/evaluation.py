@@ -80,7 +80,7 @@ _POINTS = 60  # lengths of a list at which curves are kept
 
 
 class Setting(NamedTuple):
-    """Which curve: names of a mechanism, of `KNOWLEDGE`, of `RANKINGS`, of `SEARCH` and of `WHO`."""
+    """Which curve: names of a ``mechanism``, of ``knowledge`` (`KNOWLEDGE`), ``ranking`` (`RANKINGS`), ``search``, ``who``."""
 
     mechanism: str
     knowledge: str
@@ -270,6 +270,7 @@ def evaluate(
     Returns
     -------
     Evaluation
+        The answers beside the truth, by setting.
 
     Raises
     ------

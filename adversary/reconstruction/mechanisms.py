@@ -185,6 +185,7 @@ def publish(  # noqa: PLR0913 - a block and all that decides what is printed of 
     Returns
     -------
     Published
+        What is published of the block.
 
     Examples
     --------

@@ -300,6 +300,7 @@ def household_posterior(  # noqa: PLR0913
     Returns
     -------
     HouseholdPosterior
+        The posterior, exact or drawn, as it says itself.
 
     Raises
     ------

@@ -108,6 +108,7 @@ def reconstruct_state(  # noqa: PLR0913 - how to run, all with defaults
     Returns
     -------
     StudyResult
+        The answers of every block and mechanism.
 
     Raises
     ------

@@ -281,6 +281,7 @@ def two_pass_cells(
     Returns
     -------
     CellEstimate
+        The estimates of the cells.
 
     Raises
     ------

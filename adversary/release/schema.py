@@ -46,6 +46,7 @@ def histogram(name: str) -> Histogram:
     Returns
     -------
     Histogram
+        The histogram's axes and levels.
 
     Raises
     ------

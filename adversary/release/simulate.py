@@ -38,6 +38,7 @@ def stream(seed: Any, *names: str) -> np.random.Generator:
     Returns
     -------
     numpy.random.Generator
+        A generator that depends on the seed and the name alone.
 
     Examples
     --------
@@ -82,6 +83,7 @@ def simulate(  # noqa: PLR0913
     Returns
     -------
     Release
+        One drawn release.
 
     Raises
     ------

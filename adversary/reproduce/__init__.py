@@ -79,6 +79,7 @@ def reproduce(out: str | Path | None = None, *, progressbar: bool = False) -> Re
     Returns
     -------
     Reproduction
+        Every claim with its verdict, and the files written.
 
     Examples
     --------

@@ -80,6 +80,7 @@ def conditional_x1(problem: PathProblem, x2: int | None = None, mode: str = "exa
     Returns
     -------
     ndarray of float, shape (2,)
+        Probabilities of c and c + 1.
 
     Examples
     --------

@@ -33,7 +33,7 @@ _KEPT = 64  # compiled forms kept for one declaration; a study over shapes would
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compiled exact model with the shared variables that feed it."""
+    """A compiled exact ``model``, its ``engine``, the shared ``inputs`` that feed it, what each ``reads`` of a release."""
 
     engine: Any
     model: Any

@@ -57,7 +57,7 @@ __all__ = ["ClosedForm", "Column", "Count", "find_closed_form", "lattice_gain", 
 
 @dataclass(frozen=True)
 class Column:
-    """One measurement of many targets: published values, noise of one count, number of counts summed."""
+    """One measurement of many targets: published ``value``, ``sigma2`` of one count, ``groups``: number of counts summed."""
 
     value: Integers
     sigma2: Floats
@@ -66,7 +66,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Count:
-    """A measured count ``offset + sign * target + rest * elsewhere``, and how its noise is declared."""
+    """A measured count, ``name``: ``offset + sign * target + rest * elsewhere``; ``kind``: how its noise is declared."""
 
     name: str
     offset: int
@@ -126,6 +126,7 @@ class ClosedForm:
         Returns
         -------
         numpy.ndarray
+            Posterior log-odds, one a target.
         """
         odds = np.asarray(prior_log_odds, dtype=np.float64)
         linear = self.own if self.group is None else self.own[1:]

@@ -74,6 +74,7 @@ def tilted_prior(prior: LeafPrior, theta: float) -> LeafPrior:
     Returns
     -------
     LeafPrior
+        The prior after tilting.
 
     Examples
     --------
@@ -123,6 +124,7 @@ def tilt_tree(
     Returns
     -------
     TiltedTree
+        The tree with its tilt.
 
     Examples
     --------

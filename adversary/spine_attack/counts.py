@@ -236,6 +236,7 @@ def simulate_counts(
     Returns
     -------
     SpineCounts
+        Noisy counts of every unit.
 
     Raises
     ------

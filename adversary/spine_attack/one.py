@@ -124,6 +124,7 @@ class BlockAnswer:
         Returns
         -------
         list of str
+            Sentences.
         """
         total = sum(s.precision for s in self.steps)
         out = [
@@ -181,6 +182,7 @@ def attack_block(  # noqa: PLR0913 - what an adversary knows and believes, by na
     Returns
     -------
     BlockAnswer
+        The answer, and how it was reached.
 
     Raises
     ------

@@ -283,6 +283,7 @@ def spine_risk(
     Returns
     -------
     SpineRisk
+        Risk in every block, averaged over releases.
 
     Raises
     ------

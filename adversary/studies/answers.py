@@ -32,7 +32,7 @@ __all__ = ["Row", "assemble", "pack", "unpack", "write_result"]
 
 @dataclass(frozen=True)
 class Row:
-    """The answer at one point."""
+    """The answer at a ``point``: ``support``, ``log_prior``, ``log_posterior``, ``log_odds`` (or nan), cut-off ``bound``."""
 
     point: int
     support: np.ndarray
@@ -70,6 +70,11 @@ def unpack(data: dict[str, np.ndarray] | None, path: Path) -> Iterator[Row]:
         Arrays of one file, as :func:`pack` lays them.
     path
         Where from, for the message.
+
+    Yields
+    ------
+    Row
+        One answer a point, in the order of the file.
     """
     if data is None:
         msg = f"{path} was taken away while the study ran: run it again"

@@ -94,7 +94,7 @@ def declaration(scenario: Scenario) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that differs: its name, the label of each point, and which of the distinct labels each point has."""
+    """One thing that differs: ``name``, ``labels`` of the points, ``codes`` of the ``size`` distinct ones at each point."""
 
     name: str
     labels: np.ndarray
@@ -110,7 +110,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Layout:
-    """Axes of a study, whether they are a full product, and the place of each point in it."""
+    """The ``axes`` of a study, whether they are a full ``product`` of some ``shape``, and the ``places`` of the points in it."""
 
     axes: tuple[Axis, ...]
     product: bool
@@ -140,6 +140,7 @@ def layout(scenarios: Sequence[Scenario]) -> Layout:
     Returns
     -------
     Layout
+        Dimensions, coordinates and the place of every point.
     """
     memo = Memo()
     columns: dict[str, list[Any]] = {}

@@ -52,7 +52,13 @@ class Store:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Store]:
-        """Hold the folder's lock for as long as the block runs."""
+        """Hold the folder's lock for as long as the block runs.
+
+        Yields
+        ------
+        Store
+            This one, with the folder made and its manifest checked.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             msg = f"{self.folder} is a file: give a folder for the study"
             raise ScenarioError(msg, self.folder)
