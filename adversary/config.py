@@ -263,8 +263,10 @@ def _sampler(given: str | dict[str, Any], path: Path) -> tuple[str, dict[str, An
         msg = f"{path}: sampler.{foreign[0]} belongs to {whose}, and the sampler is {name}: take it out, or change sampler.name"
         raise FileFormatError(msg, foreign[0])
     for key in ("draws", "chains", "tune"):
-        if key in table and table[key] < (0 if key == "tune" else 1):
-            msg = f"{path}: sampler.{key} must be at least {0 if key == 'tune' else 1}, got {table[key]}"
+        # the exact engine's probabilities need no draws
+        least = 0 if key == "tune" or (key == "draws" and name == "exact") else 1
+        if key in table and table[key] < least:
+            msg = f"{path}: sampler.{key} must be at least {least}, got {table[key]}"
             raise FileFormatError(msg, table[key])
     if "mode" in table and table["mode"] not in ("exact", "literal"):
         msg = f"{path}: sampler.mode must be 'exact' or 'literal', got {table['mode']!r}"

@@ -120,7 +120,10 @@ def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
         ('scenario = "t"\nrelease = "none.json"', "there is no such file"),
         ('scenario = "t"\nsampler = "exakt"\nrelease = "r.json"', r"'exakt' \(did you mean exact\?\)"),
         ('scenario = "t"\nrelease = "r.json"\nsampler.mode = "literal"', "sampler.mode belongs to gibbs"),
-        ('scenario = "t"\nrelease = "r.json"\nsampler.draws = 0', "sampler.draws must be at least 1, got 0"),
+        (
+            'scenario = "t"\nrelease = "r.json"\nsampler = { name = "mcmc", draws = 0 }',
+            "sampler.draws must be at least 1, got 0",
+        ),
         ("scenario = ", r"not TOML \("),
         ('scenario = "t"\n[release.measurements]\nblock = 2', "block must be a table such as"),
         (

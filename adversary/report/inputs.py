@@ -262,14 +262,16 @@ def _checked(columns: Mapping[str, Any], path: Path) -> dict[str, np.ndarray]:
     for name, values in columns.items():
         if name in ("risk", "prior", "posterior", "log_odds") or name.startswith("noisy_"):
             try:
-                out[name] = np.asarray(values, dtype=float)
+                out[name] = np.asarray(
+                    [v or "nan" for v in values] if isinstance(values, list) else values, dtype=float
+                )
             except (TypeError, ValueError) as error:
                 msg = f"{path}: column {name} must hold numbers ({error})"
                 raise FileFormatError(msg, name) from error
         else:
             out[name] = np.asarray([str(v) for v in values], dtype=object)
-    if np.isnan(out["risk"]).any() or (out["risk"] < 0).any():
-        msg = f"{path}: column risk must hold numbers >= 0"
+    if (out["risk"] < 0).any():
+        msg = f"{path}: column risk must hold numbers >= 0 (or nan, where what she knows contradicts the counts)"
         raise FileFormatError(msg, "risk")
     return out
 
@@ -303,7 +305,11 @@ def _batch(folder: Path) -> Table:
 def _dataset(part: Path) -> tuple[dict[str, Any], dict[str, str]]:
     import xarray as xr
 
-    with xr.open_dataset(part, engine="zarr" if part.suffix == ".zarr" else "h5netcdf") as opened:
+    how: dict[str, Any] = {"engine": "h5netcdf"}
+    if part.suffix == ".zarr":
+        needs("zarr", "a batch in zarr")
+        how = {"engine": "zarr", "consolidated": False}
+    with xr.open_dataset(part, **how) as opened:
         data = opened.load()
     like = data["risk"]
     columns = {

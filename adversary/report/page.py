@@ -374,6 +374,7 @@ def _shown(value: Any) -> str:
 def _table(table: Table, place: int, threshold: float) -> dict[str, Any]:
     risk = table.columns["risk"]
     above = np.flatnonzero(risk > threshold)
+    sound = risk[~np.isnan(risk)]
     worst = above[np.argsort(-risk[above], kind="stable")][:ROWS]
     names = list(table.columns)[:COLUMNS]
     for own in ("prior", "posterior", "risk"):  # what the page is about is never cut off
@@ -389,12 +390,16 @@ def _table(table: Table, place: int, threshold: float) -> dict[str, Any]:
         ],
         "targets": f"{len(table):,}",
         "above": f"{len(above):,}",
+        "unanswered": f"{len(risk) - len(sound):,}" if len(sound) < len(risk) else "",
         "more": len(above) > ROWS,
         "left_out": [c for c in table.columns if c not in names],
-        "mean": number(math.fsum(risk.tolist()) / len(risk)) if len(risk) else "not defined",
-        "largest": number(float(risk.max())) if len(risk) else "not defined",
-        "quantiles": [(f"{q:.0%}", number(float(np.quantile(risk, q)))) for q in (0.5, 0.9, 0.99)]
-        if len(risk)
+        "mean": number(math.fsum(sound.tolist()) / len(sound)) if len(sound) else "not defined",
+        "largest": number(float(sound.max())) if len(sound) else "not defined",
+        "quantiles": [
+            (f"{q:.0%}", number(float(np.quantile(sound, q, method="inverted_cdf"))))
+            for q in (0.5, 0.9, 0.99)
+        ]
+        if len(sound)
         else [],
         "head": names,
         "rows": [[_shown(_cell(table.columns[c][i])) for c in names] for i in worst],
@@ -404,8 +409,4 @@ def _table(table: Table, place: int, threshold: float) -> dict[str, Any]:
 
 def _cell(value: Any) -> Any:
     value = value.item() if hasattr(value, "item") else value
-    return (
-        int(value)
-        if isinstance(value, float) and value == int(value) and abs(value) < 2**53 and math.isfinite(value)
-        else value
-    )
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value

@@ -23,7 +23,7 @@ _OPTIONS = {
     "gibbs": {"draws", "chains", "mode", "tune"},
     "mcmc": {"draws", "chains", "tune"},
 }
-_NOT_PART_OF_THE_ANSWER = {"progressbar"}
+_NOT_PART_OF_THE_ANSWER = {"cores", "progressbar"}
 
 
 def toml_of(result: AttackResult) -> tuple[str | None, str]:
