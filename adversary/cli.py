@@ -150,14 +150,14 @@ def show(scenario: str, as_json: bool) -> None:
 
 
 def wanted_ending(path: str, what: str, *endings: str) -> None:
-    """Refuse a name whose ending is not among those that can be written, before anything is computed."""
+    """Refuse a ``path`` whose ending is not among the ``endings`` that ``what`` is written with, before it is computed."""
     if not path.lower().endswith(endings):
         msg = f"--out {path}: {what} is written as {' or '.join(endings)}: give a name that ends so"
         raise FileFormatError(msg, path)
 
 
 def scenario_with(name: str, assumptions: tuple[str, ...]) -> Any:
-    """Load a scenario and change its assumptions as the texts of ``--assume`` say."""
+    """Load the scenario ``name`` and change its assumptions as the texts of ``--assume`` say."""
     from adversary.discover import load
 
     scenario = load(name)

@@ -270,7 +270,10 @@ class AttackResult:
 
         ``sigma2`` is that of one noisy count, also where several are summed; inf where an exact count gives her away.
         """
-        changes = json.loads(str(self.attrs.get("changes", "null")))
+        posterior = int(
+            self.attrs.get("joint_distribution", 1)
+        )  # what belongs to no posterior has no ceiling either
+        changes = json.loads(str(self.attrs.get("changes", "null"))) if posterior else None
         sigma2 = {m.name: m.sigma2 for m in self.release.values()}
         return None if changes is None else divergence_of((c, sigma2[name]) for name, c in changes.items())
 
@@ -445,7 +448,7 @@ class AttackResult:
 
     @classmethod
     def load(cls, path: str | Path) -> AttackResult:
-        """Read a saved result; :attr:`checks` says where it had no seal (of an older version, or written around :meth:`save`).
+        """Read a saved result at ``path``; :attr:`checks` says where it had no seal (an older version, or not :meth:`save`).
 
         Raises
         ------

@@ -86,6 +86,10 @@ class Kernel:
         Those with more than one number a target (vectors): they exclude closed forms.
     tolerance
         For the exact engine.
+    engine
+        ``"auto"``, or the one road to take.
+    used, unused
+        Measurements that the scenario looked at and did not, filled while it answers.
     """
 
     scenario: Scenario

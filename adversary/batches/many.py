@@ -137,6 +137,11 @@ def read_columns(
 ) -> tuple[Kernel, list[xr.DataArray], set[str]]:
     """Sort a dataset's variables into measurements and assumptions.
 
+    Parameters
+    ----------
+    scenario, dataset, tolerance, within, engine
+        As for :func:`batch`.
+
     Returns
     -------
     Kernel, list of DataArray, set of str

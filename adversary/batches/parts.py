@@ -69,7 +69,15 @@ class Manifest:
                 self.parts[int(file.stem[5:])] = record
 
     def add(self, number: int, record: dict[str, Any]) -> None:
-        """Remember a part; the file is replaced in one step."""
+        """Remember a part; the file is replaced in one step.
+
+        Parameters
+        ----------
+        number
+            Number of the part.
+        record
+            Its file, hash and number of targets.
+        """
         self.parts[number] = record
         self._write(complete=False)
 

@@ -118,6 +118,15 @@ def entity_distance(spine: Spine, members: Any, top: str | None = None) -> int:
 def entity_combination(spine: Spine, members: Any, top: str | None = None) -> dict[int, int]:
     """Units of ``spine`` to add (+1) and to subtract (-1) that make the set ``members`` of leaves, as few as its distance says.
 
+    Parameters
+    ----------
+    spine
+        The spine.
+    members
+        Indices of the leaves of the entity.
+    top
+        Index of the level from which units may be used.
+
     Returns
     -------
     dict

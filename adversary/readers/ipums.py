@@ -81,6 +81,11 @@ class Ipums1940:
         """Return National > State > County > Enumdist; codes are prefixes, that of the nation is empty.
 
         Districts of the same number in two counties are two districts.
+
+        Parameters
+        ----------
+        shares
+            Level name -> share of rho; None: no budget.
         """
         width = len(self.districts[0]) if self.districts.size else 10
         widths = {"National": 0, "State": 2, "County": 6, "Enumdist": width}

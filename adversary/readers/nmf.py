@@ -187,12 +187,12 @@ class NoisyMeasurements:
         return tuple(p for p in files if p.state in wanted)
 
     def measured(self, level: str, states: States = None) -> tuple[str, ...]:
-        """Names of the queries measured at a level, without their ending; reads the names of all its rows."""
+        """Names of the queries measured at a level (in ``states``), without their ending; reads the names of all its rows."""
         found = {w for part in self._files(level, DPQUERY, states) for w in _columns.words_in(part)}
         return tuple(sorted({w.removesuffix("_dpq") for w in found}, key=lambda w: (w.count("*"), w)))
 
     def units(self, level: str, states: States = None) -> NDArray[np.str_]:
-        """Codes of all units of a level, sorted, text: from Constraint, for bypassed units have no measurement.
+        """Codes of all units of a level (in ``states``), sorted, text: from Constraint, for bypassed units have no measurement.
 
         Where a level has no Constraint folder, the codes of DPQuery are all there is: then a bypassed unit is
         missing, and a warning says so.
@@ -305,7 +305,7 @@ class NoisyMeasurements:
             raise FileFormatError(msg, odd)
 
     def query(self, level: str, name: str, states: States = None) -> Answers:
-        """Noisy answers to one query at all units of a level, sorted by code; see :meth:`batches`.
+        """Noisy answers to the query ``name`` at all units of a level, sorted by code; see :meth:`batches`.
 
         What does not fit into memory is refused: a national ``detailed`` at blocks is 95 GB. Then take :meth:`batches`,
         :meth:`cell`, or fewer states.
@@ -391,7 +391,7 @@ class NoisyMeasurements:
         )
 
     def table(self, states: States = None) -> str:
-        """Table of levels and queries: units, measured units, answers, sigma^2, rows dropped. Reads every variance."""
+        """Table of levels and queries (in ``states``): units, measured units, answers, sigma^2, rows dropped; reads every row."""
         return _spine.table(self, states)
 
 

@@ -87,7 +87,7 @@ class Pl94Question:
         return self.configurations.cells(self.attributes)[1]
 
     def rows(self, table: Pl94Table, block: str) -> Constraints:
-        """Return the rows of one block."""
+        """Return the rows of one block of a ``table``."""
         if self.household_population and not self.quarters:
             msg = "persons in households cannot be placed without group quarters: set quarters=True"
             raise ModelError(msg, dict(self.household_population))
@@ -101,7 +101,7 @@ class Pl94Question:
         )
 
     def identity(self, table: Pl94Table) -> dict[str, Any]:
-        """Return what answers depend on, as JSON; the time limit is not among it."""
+        """Return what answers on a ``table`` depend on, as JSON; the time limit is not among it."""
         digest = hashlib.sha256()
         for part in (table.geoid, table.p1, table.p2, table.p3, table.p4, table.p5):
             digest.update(np.ascontiguousarray(part).tobytes())
@@ -174,7 +174,7 @@ class Pl94Answer:
 
     @classmethod
     def from_dict(cls, block: str, kept: Mapping[str, Any]) -> Pl94Answer:
-        """Read an answer back."""
+        """Read an answer on a ``block`` back from what was ``kept``."""
         names = {k: v for k, v in kept.items() if k in cls.__dataclass_fields__}
         for name in ("cell", "low", "high"):
             names[name] = np.array(kept.get(name, []), dtype=np.int64)

@@ -37,7 +37,7 @@ LARGEST = 2**31 - 1
 
 
 class Row(NamedTuple):
-    """One row in words: the table and cell it comes from, and its interval."""
+    """One row in words: the ``table`` and ``cell`` it comes from, and its interval ``low..high``."""
 
     table: str
     cell: str
@@ -197,7 +197,7 @@ class Constraints:
     def adding(
         self, table: str, cell: str, coefficients: ArrayLike, low: int = -UNBOUNDED, high: int = UNBOUNDED
     ) -> Constraints:
-        """Add one row, ``low <= coefficients @ counts <= high``; coefficients whole, shape (K,)."""
+        """Add a row of a ``table`` and ``cell``, ``low <= coefficients @ counts <= high``; coefficients whole, shape (K,)."""
         row = np.asarray(coefficients, dtype=np.int64).reshape(1, -1)
         ends = np.array([low], np.int64), np.array([high], np.int64)
         return combine(self, Constraints(self.configurations, row, *ends, (table,), (cell,)))
@@ -205,7 +205,7 @@ class Constraints:
     def allowing(
         self, predicate: Predicate | Mapping[str, Any] | ArrayLike, name: str = "support"
     ) -> Constraints:
-        """Rule out all configurations but those picked (those that occur in the microdata sample, say)."""
+        """Rule out, as ``name``, all configurations but those that ``predicate`` picks (those of the microdata, say)."""
         outside = ~self.configurations.mask(predicate)
         return self.adding(name, "configurations outside it", outside.astype(np.int64), 0, 0)
 
@@ -239,7 +239,7 @@ class Constraints:
 
 
 def combine(*parts: Constraints) -> Constraints:
-    """Join the rows of several sources about the same block.
+    """Join the rows of several sources (``parts``) about the same block.
 
     Raises
     ------

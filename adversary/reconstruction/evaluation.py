@@ -123,7 +123,13 @@ class Evaluation:
         return tuple(self.flags)
 
     def curve(self, setting: Setting) -> Curve:
-        """Return one curve."""
+        """Return one curve.
+
+        Parameters
+        ----------
+        setting
+            Which curve.
+        """
         if setting not in self.curves:
             msg = f"no curve for {setting}: there are settings such as {next(iter(self.curves))}"
             raise ModelError(msg, setting)

@@ -92,6 +92,11 @@ def open_folder(folder: str | Path, level: str = "block") -> Source:
 def parse_mechanism(text: str) -> Mechanism:
     """Read a mechanism: a name, or ``swap=0.05``, ``census=0.1``, ``census=2020,hud=0.0165``.
 
+    Parameters
+    ----------
+    text
+        As it was typed.
+
     Examples
     --------
     >>> parse_mechanism("swapping-10").swap_rate, parse_mechanism("census=2020, hud=0.01").hud_rho

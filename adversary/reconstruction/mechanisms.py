@@ -96,7 +96,13 @@ class Mechanism:
         return re.sub(r"[^A-Za-z0-9]+", "-", self.name).strip("-")
 
     def census_sigma2(self, queries: Queries) -> NDArray[np.float64]:
-        """Return sigma^2 of every census query, 0 where it is exact, shape (m,)."""
+        """Return sigma^2 of every census query, 0 where it is exact, shape (m,).
+
+        Parameters
+        ----------
+        queries
+            The block's queries.
+        """
         if self.census_rho is None:
             return np.zeros(len(queries))
         if self.census_rho == BUDGET_2020:

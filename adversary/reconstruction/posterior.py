@@ -201,7 +201,13 @@ class HouseholdPosterior:
         return float((self.draws[..., its].sum(axis=-1) > 0).mean())
 
     def mcse(self, harm: Picked) -> float:
-        """Return the Monte Carlo standard error of `probability`; 0 if exact, nan if no chain ever changed."""
+        """Return the Monte Carlo standard error of `probability`; 0 if exact, nan if no chain ever changed.
+
+        Parameters
+        ----------
+        harm
+            What is asked of a household.
+        """
         if self._graph is not None:
             return 0.0
         event = (self.draws[..., self.configurations.mask(harm)].sum(axis=-1) > 0).astype(float)

@@ -42,6 +42,11 @@ _LIMITED = frozenset({"time limit", "feasible with gap", "undecided", FAILED})
 def fingerprint(what: Mapping[str, Any]) -> str:
     """Return the SHA-256 of something that can be written as JSON, however its keys are ordered.
 
+    Parameters
+    ----------
+    what
+        Plain values, as JSON holds them.
+
     Examples
     --------
     >>> fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})

@@ -132,6 +132,11 @@ _WORDS = {
 def belief_sentence(answer: Mapping[str, Any]) -> str:
     """Say what one block's posterior is.
 
+    Parameters
+    ----------
+    answer
+        The answer.
+
     Examples
     --------
     >>> belief_sentence({"status": "exact", "probability": 0.5, "prior": 0.25, "risk": 2.0, "expected": 0.6,

@@ -161,7 +161,7 @@ class Reconstruction:
         return counts
 
     def run(self, program: Program, seconds: float | None = None, confirm: bool | None = None) -> Outcome:
-        """Solve a program over the live configurations (and more columns after them) within the limits."""
+        """Solve a program over the live configurations (and columns after them) in ``seconds``; ``confirm`` a refusal."""
         if self.constraints.propagation.row is not None:
             return Outcome(Status.INFEASIBLE, confirmed=True)
         limits = self.limits if seconds is None else replace(self.limits, seconds=max(seconds, 0.0))
@@ -290,7 +290,7 @@ class Reconstruction:
     def exists(
         self, coefficients: NDArray[np.int64], low: int = -UNBOUNDED, high: int = UNBOUNDED
     ) -> Outcome | None:
-        """Ask the *other* solver for a block with a count in a range; None if it is not asked or not here."""
+        """Ask the *other* solver for a block with ``coefficients`` @ counts in ``low..high``; None if not asked."""
         other = "cpsat" if self.backend == "highs" else "highs"
         if not self.confirm or not installed(other):
             return None

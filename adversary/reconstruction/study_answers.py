@@ -143,7 +143,7 @@ class BlockAnswer:
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> BlockAnswer:
-        """Read what `to_dict` wrote."""
+        """Read what `to_dict` wrote and was ``kept``."""
         told = {name: value for name, value in kept.items() if name != "seconds"}
         for name in ("list_total", "posterior_mean"):
             if name in told:
@@ -208,7 +208,13 @@ class StudyResult:
         return tuple(m.name for m in self.mechanisms)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return one field of the answers, shape (mechanisms, blocks)."""
+        """Return one field of the answers, shape (mechanisms, blocks).
+
+        Parameters
+        ----------
+        name
+            Name of a column.
+        """
         return np.array([[getattr(a, name) for a in self.answers[m]] for m in self.names])
 
     @cached_property
@@ -251,7 +257,13 @@ class StudyResult:
         return out
 
     def projection(self, processes: int = 2) -> str:
-        """Return what the study would take on more blocks like these, beside what the paper reports."""
+        """Return what the study would take on more blocks like these, beside what the paper reports.
+
+        Parameters
+        ----------
+        processes
+            How many processes share the work.
+        """
         each = sum(self.seconds_a_block().values())
         lines = [f"seconds a block on one process, {VALIDATION}:"]
         lines += [f"  {name:<28} {its:8.2f}" for name, its in self.seconds_a_block().items()]

@@ -167,7 +167,7 @@ class SyntheticState:
         return self._tables[int(self.homes.max() if block is None else self.homes[block])]
 
     def counts(self, block: int, configurations: Configurations | None = None) -> NDArray[np.int64]:
-        """Return a block as counts over its own table, or over the one given, int64, shape (K,)."""
+        """Return a block as counts over its own table, or over the ``configurations`` given, int64, shape (K,)."""
         table = self.configurations(block) if configurations is None else configurations
         return table.histogram(self.block_records(block))
 

@@ -242,7 +242,7 @@ class Strategy:
         return tuple(self.histogram.group(name) for name in self.alphas)
 
     def sigma2(self, rho: Any, share: Any = 1, convention: str = "bounded") -> dict[str, Fraction]:
-        """Noise of every query group at a unit, exact: 1 / (rho share alpha), halved when unbounded.
+        """Noise of every query group at a unit, exact: 1 / (rho share alpha), halved when the ``convention`` is unbounded.
 
         Raises
         ------
@@ -260,7 +260,7 @@ class Strategy:
         return {name: 1 / (factor * budget * alpha) for name, alpha in self.alphas.items() if alpha}
 
     def separating(self, cell: int, other: int) -> Fraction:
-        """Fraction of the budget spent on queries that tell two cells apart (``Spine.rho_between``)."""
+        """Fraction of the budget spent on queries that tell ``cell`` and ``other`` apart (``Spine.rho_between``)."""
         return sum(
             (a for a, g in zip(self.alphas.values(), self.groups, strict=True) if g.separates(cell, other)),
             Fraction(0),
@@ -340,7 +340,7 @@ class Reduction:
         return out
 
     def blocks(self, precision: Any, pattern: tuple[int, ...]) -> NDArray[np.float64]:
-        """Information block of a pattern, shape (..., W, W), for precisions (..., groups)."""
+        """Information block of a pattern, shape (..., W, W), for each ``precision`` (..., groups)."""
         weights = np.array([self._coefficient(g, pattern) for g in self.groups])
         return np.tensordot(np.asarray(precision, float) * weights, self._squares, axes=1)
 
@@ -369,7 +369,7 @@ class Reduction:
         return [slice(1, None) if kind else slice(0, 1) for kind in pattern]
 
     def join(self, parts: Mapping[tuple[int, ...], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Undo :meth:`split`: back to cells, shape (n, cells)."""
+        """Undo :meth:`split`: back from its ``parts`` to cells, shape (n, cells)."""
         n = next(iter(parts.values())).shape[0]
         rotated = [self.histogram.sizes[a] for a in self.rotated]
         values = np.empty((n, self.width, *rotated))
@@ -385,7 +385,7 @@ class Reduction:
     def variance(
         self, covariance: Mapping[tuple[int, ...], NDArray[np.float64]], group: QueryGroup
     ) -> NDArray[np.float64]:
-        """Variance of every answer of a group, shape (n, size), from blocks pattern -> (n, W, W)."""
+        """Variance of every answer of a group, shape (n, size), from ``covariance``: blocks pattern -> (n, W, W)."""
         factor = self._whole_matrix(group, squared=False)
         for a in self.rotated:
             if group.factors[a] is not None and not group.keeps(a):

@@ -69,13 +69,13 @@ Pair = tuple[Any, Any]
 
 
 def design(mode: str = "exact", rho2: float | None = None) -> TwoLevelDesign:
-    """Two levels of the paper: its block and block group, 27 other blocks."""
+    """Two levels of the paper in a ``mode``: its block and block group (``rho2``), 27 other blocks."""
     group = SIGMA2["block_group"] if rho2 is None else 0.5 / rho2
     return TwoLevelDesign(sigma2=_BLOCK, group_sigma2=group, others=OTHERS, mode=mode)  # type: ignore[arg-type]
 
 
 def right(mode: str, x2: int, rho2: float | None = None) -> tuple[float, float]:
-    """Probability of a right decision about a present target, and the mass of near-ties."""
+    """Probability of a right decision about a present target in a group of ``x2`` (``rho2``, ``mode``), and of near-ties."""
     found = expected_two_level(design(mode, rho2), x2, p=0.5)
     return found.right, found.near_tie_mass
 

@@ -171,7 +171,7 @@ def conditional_risk(law: LogOddsLaw, prior: float) -> NDArray[np.float64]:
 def average_over_steps(
     base: NDArray[np.float64], step: NDArray[np.float64], weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """``H(c) = E[expit(c + step)] / expit(c)`` at many c, summed or by a polynomial with proven error.
+    """``H(c) = E[expit(c + step)] / expit(c)`` at c = ``base``, steps of some ``weight``; a sum, or a polynomial of proven error.
 
     When there are many more values of ``c`` than a table needs, H is interpolated at n + 1 Chebyshev points
     on intervals of half-length h. With ``|1 + exp(-z)| >= (1 + exp(-Re z)) cos(Im z / 2)`` each summand is at

@@ -131,7 +131,7 @@ class TwoLevelDesign:
         return self.noise != "exact" and self.log_rest_prior is None
 
     def log_rest_noise(self, size: int, *, read: bool) -> NDArray[np.float64]:
-        """Log probability of the summed noise at ``-size..size``, as drawn or as the adversary reads it."""
+        """Log probability of the summed noise at ``-size..size``, as drawn, or as the adversary reads it (``read``)."""
         n = np.arange(-size, size + 1)
         if self.noise == "exact" or (self.noise == "mixed" and not read):
             return np.asarray(dg.sum_log_pmf(n, self.one_rest_sigma2, self.others))

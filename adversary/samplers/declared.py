@@ -21,7 +21,7 @@ __all__ = ["node", "one_count", "prior_log_odds", "rest", "rest_prior"]
 
 
 def node(release: Release, name: str) -> tuple[int, float] | None:
-    """Return (value, sigma2) of a count on the path, None where it was not measured."""
+    """Return (value, sigma2) of the count ``name`` of a ``release`` on the path, None where it was not measured."""
     if name in release.not_measured:
         return None
     return release[name].value, release[name].sigma2
@@ -48,7 +48,7 @@ def one_count(target: str, name: str = "block") -> Callable[..., PathProblem]:
 def rest(
     release: Release, name: str, prior: Any
 ) -> tuple[int | None, float, int, tuple[str, dict[str, float]]]:
-    """Return (value or None, sigma2 of one count, groups, prior) of the sum over the other geounits of a level."""
+    """Return (value or None, sigma2 of one count, groups, prior) of the sum ``name`` of a ``release`` over other geounits."""
     if name in release.not_measured:
         return None, 1.0, 1, rest_prior(prior)
     m = release[name]
@@ -82,7 +82,7 @@ def prior_log_odds(present: Any) -> float:
 
 
 def rest_prior(elsewhere: Any) -> tuple[str, dict[str, float]]:
-    """Return (family, parameters) of the prior on a rest, as :class:`adversary.samplers.gibbs.PathProblem` takes it.
+    """Return (family, parameters) of the prior ``elsewhere`` on a rest, as :class:`~adversary.samplers.gibbs.PathProblem` asks.
 
     Raises
     ------

@@ -100,7 +100,7 @@ def conditional_x1(problem: PathProblem, x2: int | None = None, mode: str = "exa
 
 
 def conditional_x2(problem: PathProblem, x1: int) -> tuple[IntArray, FloatArray]:
-    """Return (support, probabilities) of X2 given X1 on two levels: eq. (3.9).
+    """Return (support, probabilities) of X2 given X1 = ``x1`` on two levels: eq. (3.9).
 
     P[X2=k2 | X1=k1, D] is proportional to exp(-rho2 (x2*-k2)^2) exp(-(rho1/d)(y1*-k2+k1)^2) on k2 >= k1: a
     discrete Gaussian cut below. At D = (2, 1, -1): 0.252876 at X1 = 0, X2 = 2. The grid loses less than

@@ -19,7 +19,7 @@ class Inputs(dict[str, Any]):
     """Label -> shared variable, filled by :meth:`hold`."""
 
     def hold(self, label: str, value: Any) -> Any:
-        """Return a shared variable of this label for a number, anything else as it is."""
+        """Return a shared variable of this label for a ``value`` that is a number, anything else as it is."""
         import pytensor
 
         number = as_number(value)

@@ -110,7 +110,13 @@ def write_map(path: str | Path, risks: Sequence[SpineRisk]) -> int:
 
 
 def summary_lines(risks: Sequence[SpineRisk]) -> list[str]:
-    """Return a table with one row a spine, and what its columns are."""
+    """Return a table with one row a spine, and what its columns are.
+
+    Parameters
+    ----------
+    risks
+        Risks to be summed up.
+    """
     head = f"{'spine':<16}{'kinds':>7}{'posterior':>12}{'R':>10}{'largest R':>11}{'right':>10}{'located':>10}{'best':>9}"
     out = [head]
     for risk in risks:
@@ -138,7 +144,7 @@ def summary_lines(risks: Sequence[SpineRisk]) -> list[str]:
 
 
 def difference_lines(base: SpineRisk, other: SpineRisk) -> list[str]:
-    """Say for how many blocks another spine raises or lowers the risk, against a base.
+    """Say for how many blocks another spine (``other``) raises or lowers the risk, against a base.
 
     Raises
     ------
