@@ -41,7 +41,7 @@ __all__ = ["NmfAssessment", "assess_nmf", "bytes_needed"]
 _NEEDED = ("region", "cells", "bound", "ceiling", "sha256")
 _AT_MOST = 250_000
 _MEBI = 1 << 20
-_BASE = 160 * _MEBI  # the program, and reading a file
+_BASE = 224 * _MEBI  # the program, and reading a file
 _ROW = 600  # bytes of a target's row while a part is put together, text most of it
 
 
@@ -149,7 +149,7 @@ def bytes_needed(units: int, cells: int, sigma2: float) -> int:
     Examples
     --------
     >>> bytes_needed(26_700, 10, 10.09) // 2**20
-    403
+    467
     """
     width = 2.0 * math.sqrt(110.0 * sigma2) + 8.0 if math.isfinite(sigma2) else 500.0
     return int(units * (48.0 * width + _ROW * cells)) + _BASE
