@@ -34,6 +34,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (release,) = [text for language, text in BLOCKS if language == "json"]
     (tmp_path / "release.json").write_text(release)
+    (attack,) = [text for language, text in BLOCKS if language == "toml"]
+    (tmp_path / "attack.toml").write_text(attack)
     for text in PYTHON:
         if text.startswith("# attacks.py"):
             (tmp_path / "attacks.py").write_text(text)
