@@ -270,10 +270,8 @@ class AttackResult:
 
         ``sigma2`` is that of one noisy count, also where several are summed; inf where an exact count gives her away.
         """
-        posterior = int(
-            self.attrs.get("joint_distribution", 1)
-        )  # what belongs to no posterior has no ceiling either
-        changes = json.loads(str(self.attrs.get("changes", "null"))) if posterior else None
+        none = not int(self.attrs.get("joint_distribution", 1))  # of a sampler that belongs to no posterior
+        changes = None if none else json.loads(str(self.attrs.get("changes", "null")))
         sigma2 = {m.name: m.sigma2 for m in self.release.values()}
         return None if changes is None else divergence_of((c, sigma2[name]) for name, c in changes.items())
 
@@ -440,8 +438,7 @@ class AttackResult:
         FileFormatError
             Where the name does not end in ``.nc``, or the folder is missing or cannot be written.
         """
-        path = Path(path)
-        if path.suffix != ".nc":
+        if Path(path).suffix != ".nc":
             msg = f"{path}: a result is saved as netCDF: give a name that ends in .nc"
             raise FileFormatError(msg, path)
         return write_netcdf(path, sealed(self.tree))

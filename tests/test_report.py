@@ -176,6 +176,16 @@ def test_the_page_can_be_read_without_eyes(page):
                 assert e[1][key].removeprefix("#") in ids
 
 
+def test_several_answers_are_told_apart(folder, tmp_path):
+    run(load("single_level"), RELEASE, draws=0).save(tmp_path / "result.nc")
+    both = [folder / "result.nc", tmp_path / "result.nc", folder / "risk.csv", folder / "risk.csv"]
+    found = Page(render(read_inputs(both)))
+    labels = [e[1]["aria-label"] for e in found.elements if e[1].get("role") == "region"]
+    assert len(labels) == len(set(labels)) == 12
+    ids = [e[1]["id"] for e in found.elements if "id" in e[1]]
+    assert len(ids) == len(set(ids))
+
+
 def _luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]

@@ -184,6 +184,7 @@ def _answer(answer: Answer, place: int) -> dict[str, Any]:
     code = str(attrs["code"])
     return {
         "id": name,
+        "place": place,
         "file": answer.name,
         "sha256": answer.sha256,
         "result": r,
@@ -329,6 +330,7 @@ def _study(study: Study, place: int) -> dict[str, Any]:
     posterior = data["posterior"]
     found: dict[str, Any] = {
         "id": f"study{place}",
+        "place": place,
         "file": study.name,
         "sha256": study.sha256,
         "attrs": {str(k): v for k, v in data.attrs.items()},
@@ -382,6 +384,7 @@ def _table(table: Table, place: int, threshold: float) -> dict[str, Any]:
             names.append(own)
     return {
         "id": f"table{place}",
+        "place": place,
         "file": table.name,
         "sha256": table.sha256,
         "sealed": table.sealed,

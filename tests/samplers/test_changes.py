@@ -132,6 +132,11 @@ def test_the_averaged_risk_stays_below_the_recorded_ceiling():
     assert 1 < averaged < ceiling == risk_ceiling(0.25, 0.5)
 
 
+def test_a_sampler_that_belongs_to_no_posterior_has_no_ceiling():
+    result = run(load("two_level"), ONE, "gibbs", seed=1, draws=200, mode="literal")
+    assert (result.divergence, result.risk_ceiling) == (None, None)
+
+
 def test_sampled_answers_record_it_too():
     result = run(load("single_level"), ONE, "gibbs", seed=1, draws=200)
     assert json.loads(result.attrs["changes"]) == {"block": 1}
