@@ -149,7 +149,7 @@ def reconstruct() -> None:
 
 
 @reconstruct.command()
-@click.argument("out", type=click.Path(file_okay=False))
+@click.option("--out", type=click.Path(file_okay=False), required=True, help="A folder not there yet.")
 @click.option("--seed", type=click.IntRange(min=0), required=True, help="Seed of the state.")
 @click.option("--blocks", type=click.IntRange(min=1), default=300, show_default=True)
 @click.option("--smallest", type=click.IntRange(min=1), default=10, show_default=True, help="Households.")
@@ -167,7 +167,7 @@ def reconstruct() -> None:
 @click.option("--beyond-sample", is_flag=True, help="Households may be of a kind that no sample has.")
 @_json
 def simulate(out: str, as_json: bool, **options: Any) -> None:
-    """Write a synthetic state to the folder OUT (plain files; see its README.md)."""
+    """Write a synthetic state to a folder (plain files; see its README.md)."""
     from adversary.reconstruction.believe import BEDROOMS
     from adversary.reconstruction.state_files import NOTE, write_state
     from adversary.reconstruction.synthetic import StateShape, synthetic_state
@@ -291,6 +291,8 @@ def variability(
     "--method", type=click.Choice(["auto", "exact", "tempering"]), default="auto", show_default=True
 )
 @click.option("--draws", type=click.IntRange(min=1), default=1000, show_default=True)
+@click.option("--states", type=click.IntRange(min=1), default=400_000, show_default=True, help="Of exact.")
+@click.option("--sweeps", type=click.IntRange(min=100), default=4_000, show_default=True, help="Sampled.")
 @click.option(
     "--threshold", type=float, default=0.5, show_default=True, help="P above which it is a finding."
 )
@@ -302,6 +304,7 @@ def posterior(data: str, harm: str | None, threshold: float, **options: Any) -> 
     """
     from adversary.reconstruction.believe import Belief, believe_pl94, believe_state
     from adversary.reconstruction.folders import open_folder
+    from adversary.reconstruction.posterior import Effort
     from adversary.reconstruction.questions import parse_harm
 
     _needs(options["backend"])
@@ -310,7 +313,9 @@ def posterior(data: str, harm: str | None, threshold: float, **options: Any) -> 
         msg = "--harm is needed for PL 94-171, for example votingage=under_18,hispanic=hispanic"
         raise click.UsageError(msg)
     names = ("bedrooms", "subsidised", "violating", "likelihood", "method", "draws", "seed")
-    belief = Belief(parse_harm(harm or "over-limit"), **{name: options[name] for name in names})
+    effort = Effort(states=options["states"], sweeps=options["sweeps"])
+    named = {name: options[name] for name in names}
+    belief = Belief(parse_harm(harm or "over-limit"), effort=effort, **named)
     blocks = _blocks(source, options)
     how = _how(options)
     if source.table is None:
@@ -337,12 +342,10 @@ def posterior(data: str, harm: str | None, threshold: float, **options: Any) -> 
     type=click.Choice(["unknown", "to need"]),
     default="unknown",
     show_default=True,
-    help="What the adversary takes for granted of bedrooms given size.",
+    help="What she takes for granted of bedrooms given size.",
 )
 @click.option("--tables", type=click.Choice(["base", "rich"]), default="base", show_default=True)
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of swaps, noise, ties."
-)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all draws.")
 @click.option("--first", type=click.IntRange(min=1), default=None, help="Only the first so many blocks.")
 @click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True)
 @click.option("--megabytes", type=click.FloatRange(min=1), default=None)
@@ -414,7 +417,7 @@ def _told(setting: Any, its: Any) -> dict[str, Any]:
 
 
 def _draw(found: Any, folder: str, *, by_posterior: bool) -> list[str]:
-    """Save the flags and, for what a holder of HUD's records knows, precision against recall."""
+    """Save the flags and, for a holder of HUD's records, precision against recall."""
     from adversary._files import make_folder
     from adversary.plots import plot_flagged_blocks, plot_precision_recall
     from adversary.reconstruction.evaluation import KNOWLEDGE, Setting
@@ -472,9 +475,8 @@ def _report(
 
     summary = answers_summary(found)
     if as_json:
-        click.echo(
-            json.dumps({"note": source.note, "asked": head, **summary, "answers": found}, ensure_ascii=False)
-        )
+        data = {"note": source.note, "asked": head, **summary, "answers": found}
+        click.echo(json.dumps(data, ensure_ascii=False))
     else:
         told = ", ".join(f"{name} {n:,}" for name, n in summary["statuses"].items())
         lines = [f"{head}: {summary['blocks']:,} blocks ({told}); {summary['findings']:,} with a finding"]

@@ -76,6 +76,11 @@ class StateView:
     backend: str = "highs"
     limits: Limits = field(default_factory=Limits)
 
+    def __post_init__(self) -> None:
+        if self.tables not in {"base", "rich"}:
+            msg = f"no set of tables {self.tables!r}: choose base or rich"
+            raise ModelError(msg, self.tables)
+
     def identity(self, state: SyntheticState) -> dict[str, Any]:
         """Return what answers depend on, as JSON; the time limit is not among it."""
         m = self.mechanism

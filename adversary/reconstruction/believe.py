@@ -223,8 +223,7 @@ class _StateJob:
         published, limits = published_block(self.state, self.tabulated, self.view, block)
         configurations = published.rows.configurations
         shares = self.belief.shares(configurations, self.state.shares(configurations))
-        rows = published.firm
-        missed = 0
+        rows, missed = published.firm, 0
         look = Reconstruction(rows, shares, self.view.backend, limits)
         if self.view.mend and look.feasible(explain=False).status is Status.INFEASIBLE:
             mend = look.closest()
@@ -260,25 +259,23 @@ def _answer(
 ) -> dict[str, Any]:
     start = time.perf_counter()
     seed, limits = how
-    try:
-        found = household_posterior(
-            rows,
-            shares,
-            noisy=noisy,
-            likelihood=belief.likelihood,
-            method=belief.method,
-            draws=belief.draws,
-            seed=seed,
-            effort=belief.effort,
-        )
-    except ModelError:
-        look = Reconstruction(rows, shares, limits=limits).feasible()
-        if look.status is not Status.INFEASIBLE:
-            raise
+    # a solver says at once, and names the tables, where the sums over all blocks would take long
+    look = Reconstruction(rows, shares, limits=limits).feasible()
+    if look.status is Status.INFEASIBLE:
         clash = (
             {} if look.clash is None else {"clash": str(look.clash), "clash_tables": list(look.clash.tables)}
         )
         return {"status": str(look.status), **clash, "seconds": round(time.perf_counter() - start, 4)}
+    found = household_posterior(
+        rows,
+        shares,
+        noisy=noisy,
+        likelihood=belief.likelihood,
+        method=belief.method,
+        draws=belief.draws,
+        seed=seed,
+        effort=belief.effort,
+    )
     before, after = found.prior.probability(belief.harm), found.probability(belief.harm)
     return {
         "status": found.method,
