@@ -91,6 +91,9 @@ def run(
         options = {k: v for k, v in (("mode", mode), ("draws", draws)) if v is not None}
         config = _of_options(scenario, release, sampler or "exact", options, seed, out)
         declared = scenario_with(scenario, assumptions)
+    if config.out is not None and not config.out.parent.is_dir():
+        msg = f"{config.out}: the folder {config.out.parent} does not exist: make it first"
+        raise FileFormatError(msg, config.out)
     if dry_run:
         _print_plan(plan(config, declared), as_json)
         return
@@ -108,9 +111,6 @@ def _of_file(path: str, seed: int | None, out: str | None) -> StudyConfig:
         config = replace(config, seed=seed)
     if out:
         config = replace(config, out=Path(out))
-    if config.out is not None and not config.out.parent.is_dir():
-        msg = f"{config.out}: the folder {config.out.parent} does not exist: make it first"
-        raise FileFormatError(msg, config.out)
     return config
 
 

@@ -438,7 +438,7 @@ class AttackResult:
         FileFormatError
             Where the name does not end in ``.nc``, or the folder is missing or cannot be written.
         """
-        if Path(path).suffix != ".nc":
+        if Path(path).suffix.lower() != ".nc":
             msg = f"{path}: a result is saved as netCDF: give a name that ends in .nc"
             raise FileFormatError(msg, path)
         return write_netcdf(path, sealed(self.tree))

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import re
 import subprocess
@@ -7,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from adversary import AttackResult, Prior, Release, load, run
+from adversary.assumption_text import parse_assumption, parse_prior, parse_value
 from adversary.cli import main
 from adversary.config import KEYS, SAMPLERS, declared, plan, read_config, schema
 from adversary.errors import AdversaryError, FileFormatError, ScenarioError
@@ -262,6 +266,55 @@ def test_beside_a_file_only_what_does_not_change_the_question_may_be_given(study
 )
 def test_a_wrong_ending_is_refused_before_any_work(arguments, words):
     assert words in call(*arguments, code=2).stderr
+
+
+def test_a_missing_folder_of_the_result_is_said_before_any_work(study, monkeypatch):
+    from adversary import attack
+
+    monkeypatch.setattr(attack, "run", lambda *a, **k: pytest.fail("must be refused first"))
+    found = call("run", study, "--out", study.parent / "none" / "r.nc", code=2)
+    assert "does not exist: make it first" in found.stderr
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=60))
+def test_no_text_of_an_assumption_ends_in_a_traceback(text):
+    for read in (parse_value, parse_prior, lambda t: parse_assumption(t, load("two_level"))):
+        with contextlib.suppress(AdversaryError):
+            read(text)
+
+
+_SCALARS = (
+    st.none()
+    | st.sampled_from(["1/3", "x", "", "[1", "Bernoulli(p=2)", "inf", "two_level"])
+    | st.integers(-3, 10**20)
+)
+_KEYS = st.sampled_from(
+    [*KEYS[""], *KEYS["release"], *KEYS["release.measurements"], *KEYS["sampler"], "known", "odd"]
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.recursive(
+        _SCALARS, lambda inner: st.dictionaries(_KEYS, inner, max_size=4) | st.lists(inner, max_size=3)
+    )
+)
+def test_no_file_ends_in_a_traceback(tmp_path, data):
+    def toml(value):
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(toml, value)) + "]"
+        return "1.5" if value is None else json.dumps(value)
+
+    table = data if isinstance(data, dict) else {"release": data}
+    text = "\n".join(
+        f"{k} = {toml(v)}" for k, v in ({"scenario": "two_level", "release": {}} | table).items()
+    )
+    with contextlib.suppress(AdversaryError):
+        config = read_config(write(tmp_path, text))
+        declared(config, load("two_level"))
 
 
 def test_nothing_in_a_file_is_executed(tmp_path):
