@@ -263,6 +263,10 @@ def test_what_carries_no_seal_is_refused(folder, tmp_path):
     AttackResult.load(folder / "result.nc").tree.to_netcdf(tmp_path / "bare.nc", engine="h5netcdf")
     with pytest.raises(FileFormatError, match="carries no seal"):
         read_inputs([tmp_path / "bare.nc"])
+    tree = AttackResult.load(folder / "result.nc").tree.copy()
+    del tree.attrs["changes"]
+    with pytest.raises(FileFormatError, match="does not say its changes"):
+        read_inputs([AttackResult(tree).save(tmp_path / "less.nc")])
 
 
 def test_what_belongs_to_another_release_is_stale(folder, tmp_path):

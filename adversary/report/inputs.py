@@ -35,6 +35,22 @@ __all__ = ["Answer", "Inputs", "Study", "Table", "read_inputs"]
 _ENDINGS = (
     ".nc (a result or a study), .csv or .parquet (a table with a column risk), or a folder of adversary batch"
 )
+_NEEDED = {
+    *(
+        "scenario",
+        "origin",
+        "target",
+        "source",
+        "question",
+        "text",
+        "signature",
+        "code",
+        "assumptions",
+        "sampler",
+        "seed",
+    ),
+    *("options", "versions", "release", "release_hash", "unused_evidence", "changes", "improper"),
+}
 _STUDY = {"prior", "posterior", "risk", "log_odds", "cut_off_bound"}
 
 
@@ -206,11 +222,14 @@ def _netcdf(path: Path, name: str) -> Answer | Study:
         raise FileFormatError(msg, path) from error
     if not set(data.data_vars) >= _STUDY:
         result = AttackResult.load(path)
-        if "not_sealed" in result.attrs or "text" not in result.attrs:
-            msg = (
-                f"{path}: this result carries no seal or comes from an older version, so nothing says that its numbers are "
-                "those that were computed: run it again and save it"
+        missing = sorted(_NEEDED - set(result.attrs))
+        if "not_sealed" in result.attrs or missing:
+            why = (
+                f"does not say its {missing[0]} (it is of another kind, or of an older version)"
+                if missing
+                else "carries no seal"
             )
+            msg = f"{path}: this result {why}, so the page cannot vouch for it: run it again and save it"
             raise FileFormatError(msg, path)
         return Answer(name, content_hash(result.tree), result)
     if not unsealed(data, path):
