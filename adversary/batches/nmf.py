@@ -216,6 +216,7 @@ def assess_nmf(  # noqa: PLR0913 - options of one call, all with defaults
     Returns
     -------
     NmfAssessment
+        What was found, or what a dry run would do.
 
     Raises
     ------

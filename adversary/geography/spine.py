@@ -259,7 +259,7 @@ class Spine(SavedSpine):
         return found
 
     def index(self, unit: str | int, level: str | None = None) -> int:
-        """Index of a unit, given its code, a block's ``geocode16`` or GEOID, or already its index.
+        """Index of a unit (at one ``level``), given its code, a block's ``geocode16`` or GEOID, or already its index.
 
         Raises
         ------

@@ -76,7 +76,7 @@ _SIGNS = {"=": "=", "==": "=", "<=": "<=", "le": "<=", ">=": ">=", "ge": ">="}
 
 @dataclass(frozen=True, eq=False)
 class NoisyMeasurements:
-    """Noisy measurement files in a folder; make it with :meth:`open`.
+    """Noisy measurement files in a folder, level by level in ``parts``; make it with :meth:`open`.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ class StateView:
             raise ModelError(msg, self.tables)
 
     def identity(self, state: SyntheticState) -> dict[str, Any]:
-        """Return what answers depend on, as JSON; the time limit is not among it."""
+        """Return what answers on a ``state`` depend on, as JSON; the time limit is not among it."""
         m = self.mechanism
         return {
             "state": state_hash(state),
@@ -205,7 +205,7 @@ def ask_pl94(
 
 
 def pl94_rows(table: Pl94Table, seen: Pl94Question, blocks: Sequence[str] | None) -> list[str]:
-    """Return the codes of geounits, once sure that they and the tables are there; None for all."""
+    """Return the codes of ``blocks`` of a ``table`` (None: all), once sure that they and the tables ``seen`` are there."""
     codes = {str(code) for code in table.geoid}
     names = [str(code) for code in (table.geoid if blocks is None else blocks)]
     unknown = [name for name in (*names, *seen.household_population) if name not in codes]
@@ -218,7 +218,7 @@ def pl94_rows(table: Pl94Table, seen: Pl94Question, blocks: Sequence[str] | None
 
 
 def tabulated(state: SyntheticState, view: StateView) -> NDArray[np.int64]:
-    """Return the census records as tabulated: as they are, or after swapping."""
+    """Return the records of a ``state`` as tabulated under a ``view``: as they are, or after swapping."""
     table = state.configurations()
     if view.mechanism.swap_rate > 0:
         seed = np.random.SeedSequence(view.seed, spawn_key=(_SWAP,))
@@ -294,7 +294,7 @@ class _Pl94Job:
 
 
 def table_shares(table: Pl94Table, seen: Pl94Question) -> NDArray[np.float64] | None:
-    """Return the share of every cell in the whole table; None if nobody lives in it."""
+    """Return the share of every cell ``seen`` in the whole table; None if nobody lives in it."""
     counts = table.histogram().sum(axis=0).ravel().astype(np.float64)
     if not counts.sum():
         return None

@@ -92,7 +92,7 @@ class Belief:
             raise ModelError(msg, self.draws)
 
     def shares(self, configurations: Configurations, census: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Spread the microdata sample's shares over subsidy and bedrooms, as she believes."""
+        """Spread the shares of the ``census`` sample over subsidy and bedrooms of ``configurations``, as she believes."""
         within = BEDROOMS[self.bedrooms]
         table = BEDROOMS_FLAT if within is None else bedrooms_given_size(within, self.violating)
         return attacker_shares(configurations, census, subsidised=self.subsidised, bedrooms=table)

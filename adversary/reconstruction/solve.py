@@ -388,6 +388,8 @@ class Reconstruction:
         sigma
             Standard deviation of each row's error, shape (m,); None for 1 each (swapping). Errors are weighed
             by ``round(1000 / sigma)``.
+        backend
+            ``"highs"`` or ``"cpsat"``; None for CP-SAT where it is installed, else that of the reconstruction.
 
         Notes
         -----

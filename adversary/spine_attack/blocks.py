@@ -167,7 +167,7 @@ class BlockAnswers:
 
 
 def level_codes(spine: Spine, units: Ints) -> dict[str, NDArray[np.str_]]:
-    """Code of the unit above (or at) each of some units at every level; empty where there is none."""
+    """Code of the unit of ``spine`` above (or at) each of some units at every level; empty where there is none."""
     out = {name: np.full(units.size, "", dtype=spine.geocodes.dtype) for name in spine.levels}
     here = units.copy()
     while np.any(here >= 0):
@@ -273,6 +273,7 @@ def attack_blocks(  # noqa: PLR0913 - what an adversary knows and believes, by n
     Returns
     -------
     BlockAnswers
+        One answer a target.
 
     Raises
     ------
@@ -339,7 +340,7 @@ def _contradicted(counts: SpineCounts, q: Question, far: float) -> NDArray[np.bo
 
 
 def ceilings(rho: Floats, log_odds: Floats) -> Floats:
-    """Ceiling of the expected risk for many targets; 1/p where an exact count makes rho infinite."""
+    """Ceiling of the expected risk for many targets of prior ``log_odds``; 1/p where an exact count makes rho infinite."""
     pairs, back = np.unique(np.column_stack([rho, log_odds]), axis=0, return_inverse=True)
     found = [
         float(closed.risk(np.inf, lo)) if np.isinf(r) else risk_ceiling(float(r), log_odds=float(lo))
@@ -361,7 +362,23 @@ def _rounds(unit: Ints, mine: Ints) -> list[Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """One tree of a forest, tilted so that its messages can be read."""
+    """One tree of a forest, tilted so that its messages can be read.
+
+    Attributes
+    ----------
+    units
+        Indices of its units in the spine, parents first.
+    parent
+        Place of every unit's parent among them, -1 for the root.
+    sigma2, noisy
+        Noise parameter and noisy count of every unit.
+    leaf
+        Places of the leaves.
+    priors, prior_of
+        Priors of leaves, and which of them each leaf has.
+    theta
+        Tilt of every unit.
+    """
 
     units: Ints
     parent: Ints
@@ -374,7 +391,7 @@ class Tree:
 
     @classmethod
     def of(cls, counts: SpineCounts, question: Question, units: Ints) -> Tree:
-        """Take one tree, given by its units in order, out of the spine."""
+        """Take one tree, given by its units in order, out of the spine of ``counts``, with the priors of a ``question``."""
         spine = counts.spine
         place = np.full(len(spine), -1, np.int64)
         place[units] = np.arange(units.size)
@@ -387,7 +404,7 @@ class Tree:
         return cls(units, parent, sigma2, leaf, tilted.noisy, tilted.priors, tilted.prior_of, tilted.theta)
 
     def solve(self, targets: Ints, known: Ints, tolerance: float) -> tuple[TreePosterior, Floats]:
-        """Posterior of the tree, and each target's log likelihood ratio."""
+        """Posterior of the tree, and the log likelihood ratio of each of ``targets`` (``known`` people, ``tolerance``)."""
         place = np.searchsorted(self.units[self.leaf], targets)
         others = np.full(self.leaf.size, -1, np.int64)
         others[place] = known

@@ -33,22 +33,7 @@ PYMC = (
     "adversary.samplers.grid_gibbs.GridGibbs.",
     "adversary.priors.CreatesVariable",
 )
-KNOWN: set[str] = {
-    "adversary.batches.nmf.assess_nmf",
-    "adversary.geography.spine.Spine.index",
-    "adversary.readers.nmf.NoisyMeasurements",
-    "adversary.reconstruction.ask.StateView.identity",
-    "adversary.reconstruction.ask.pl94_rows",
-    "adversary.reconstruction.ask.table_shares",
-    "adversary.reconstruction.ask.tabulated",
-    "adversary.reconstruction.believe.Belief.shares",
-    "adversary.reconstruction.solve.Reconstruction.closest",
-    "adversary.spine_attack.blocks.Tree",
-    "adversary.spine_attack.blocks.Tree.of",
-    "adversary.spine_attack.blocks.Tree.solve",
-    "adversary.spine_attack.blocks.ceilings",
-    "adversary.spine_attack.blocks.level_codes",
-}
+KNOWN: set[str] = set()
 """Names that are not clean yet; to be emptied, and no name may stay in it that is."""
 
 
