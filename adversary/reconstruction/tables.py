@@ -15,6 +15,7 @@ missing, -4 suppressed, -5 non-reporting).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +26,7 @@ from adversary.errors import ModelError, ReleaseError
 from adversary.reconstruction.constraints import LARGEST, UNBOUNDED, Constraints, Queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -275,7 +276,7 @@ def hud_constraints(
     ------
     ReleaseError
         A value that its field cannot have: an unknown code, more than 100 percent, more decimals than are
-        printed.
+        printed; a tolerance that is negative, not whole, or of a cell that HUD does not print.
 
     Notes
     -----
@@ -293,12 +294,9 @@ def hud_constraints(
     Row(table='HUD 1', cell='pct_bed1', low=99, high=101)
     """
     queries = hud_queries(configurations, home)
-
-    def slack(cell: str) -> int:
-        return tolerance if isinstance(tolerance, int) else tolerance.get(cell, 0)
-
+    slack = _tolerances(tolerance, queries.cell)
     reported, households, notes = _households(record, home)
-    low, high, keep = [households.low - slack("households")], [households.high + slack("households")], [0]
+    low, high, keep = [households.low - slack["households"]], [households.high + slack["households"]], [0]
     largest = max(configurations.attribute("size").values)
     printed: dict[str, float] = {"people_per_unit": record.people_per_unit, **record.percents}
     for name, value in printed.items():
@@ -312,8 +310,8 @@ def hud_constraints(
         silent = min(households.high, LARGEST) - reported.low
         each = largest if name == "people_per_unit" else 1
         bounded = households.high < UNBOUNDED
-        low.append(ends.low - slack(name))
-        high.append(ends.high + silent * each + slack(name) if bounded else UNBOUNDED)
+        low.append(ends.low - slack[name])
+        high.append(ends.high + silent * each + slack[name] if bounded else UNBOUNDED)
         keep.append(queries.cell.index(name))
     return Constraints(
         configurations,
@@ -324,6 +322,19 @@ def hud_constraints(
         tuple(queries.cell[i] for i in keep),
         tuple(notes),
     )
+
+
+def _tolerances(given: Mapping[str, int] | int, cells: Sequence[str]) -> dict[str, int]:
+    """Return the tolerance of every cell: a negative one would claim more than is printed, a misspelt one less."""
+    told = dict(given) if isinstance(given, Mapping) else dict.fromkeys(cells, given)
+    for cell, value in told.items():
+        if cell not in cells:
+            msg = f"a tolerance for {cell!r}, which HUD does not print: use {', '.join(cells)}"
+            raise ReleaseError(msg, cell)
+        if not isinstance(value, int | np.integer) or value < 0:
+            msg = f"a tolerance of {value!r} for {cell}: give a whole number of households (or persons), 0 or more"
+            raise ReleaseError(msg, value)
+    return {cell: int(told.get(cell, 0)) for cell in cells}
 
 
 def _households(record: HudRecord, home: str) -> tuple[_Interval, _Interval, list[str]]:
@@ -359,18 +370,20 @@ def _households(record: HudRecord, home: str) -> tuple[_Interval, _Interval, lis
 def _printed(value: float, reported: _Interval, *, mean: bool, where: str) -> _Interval | None:
     """Return the interval of counts that a printed percent or mean stands for, None if there is none."""
     _check_code(value, where)
-    if value < 0 or reported.low != reported.high or reported.low == 0:
+    if value < 0:
         return None
-    if mean:
-        tenths = round(value * 10)
-        if abs(value * 10 - tenths) > 1e-6:
-            msg = f"{where} is {value}: it is printed with one decimal"
-            raise ReleaseError(msg, value)
-        return _share(tenths, reported.low, 20)
-    if value != int(value) or value > 100:
+    printed = round(value * 10) if mean else round(value)
+    if mean and abs(value * 10 - printed) > 1e-6:
+        msg = f"{where} is {value}: it is printed with one decimal"
+        raise ReleaseError(msg, value)
+    if not mean and (value != printed or value > 100):
         msg = f"{where} is {value}: it is printed as a whole percent from 0 to 100"
         raise ReleaseError(msg, value)
-    ends = _share(int(value), reported.low, 200)
+    if reported.low != reported.high or reported.low == 0:
+        return None
+    if mean:
+        return _share(printed, reported.low, 20)
+    ends = _share(printed, reported.low, 200)
     return _Interval(ends.low, min(ends.high, reported.low))
 
 

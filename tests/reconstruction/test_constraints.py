@@ -251,6 +251,21 @@ def test_a_count_that_cannot_be_is_refused_with_its_table_and_cell(table, value)
         queries.constraints(values)
 
 
+@pytest.mark.parametrize("tolerance", [-1, {"pct_bed1": -1}, 0.5, {"pct_bed_1": 1}, {"households": 1.0}])
+def test_a_tolerance_that_narrows_a_row_or_names_none_is_refused(table, tolerance):
+    """-1 would claim more than is printed; a misspelt cell would be believed to the last household."""
+    line = HudRecord(20, 20, 100, percents={"pct_bed1": 50})
+    with pytest.raises(ReleaseError, match="a tolerance"):
+        hud_constraints(table, line, tolerance=tolerance)
+    assert hud_constraints(table, line, tolerance=np.int64(1)).row(0)[2:] == (19, 21)
+
+
+@pytest.mark.parametrize("record", [HudRecord(percents={"pct_bed1": 101}), HudRecord(people_per_unit=2.25)])
+def test_a_value_that_cannot_be_is_refused_where_nobody_is_known_to_report_too(table, record):
+    with pytest.raises(ReleaseError, match="it is printed"):
+        hud_constraints(table, record)
+
+
 def test_unpublished_cells_give_no_rows(table):
     queries = census_queries(table)
     values = np.zeros(20)
