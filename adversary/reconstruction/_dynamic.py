@@ -295,6 +295,11 @@ class _Growing:
         for j in np.flatnonzero(closed):
             if rows[j] in p.potentials:
                 log += p.potentials[int(rows[j])].at(after[:, j])
+        possible = log > -np.inf  # a number of households between possible ones may have no probability
+        if not possible.all():
+            source, taken, after, log = source[possible], taken[possible], after[possible], log[possible]
+            if source.size == 0:
+                return None
         stay = ~closed
         stay[0] = i + 1 < len(self.order)
         key = group_rows(after[:, stay])

@@ -172,6 +172,19 @@ def test_a_number_of_households_that_is_not_fixed_is_summed_over_its_prior(likel
     assert (law[3:] > 0).sum() >= 2
 
 
+def test_numbers_of_households_without_probability_are_not_blocks():
+    """Between 1 and 3 households there are 2, which the prior rules out: they count for nothing."""
+    cells = Configurations.product(Attribute("size", ("1", "2")), Attribute("child", ("no", "yes")))
+    row = np.array([[0, 0, 1, 1]])
+    one_of_two = Constraints(cells, row, np.array([1]), np.array([1]), ("H13",), ("2",))
+    found = household_posterior(one_of_two, [0.4, 0.1, 0.25, 0.25], households={1: 0.5, 3: 0.5})
+    blocks = [b for n in (1, 3) for b in compositions(n, 4) if b[2] + b[3] == 1]
+    assert found.solutions == len(blocks) == 2 + 6
+    only_two = Constraints(cells, np.ones((1, 4), np.int64), np.array([2]), np.array([2]), ("H3",), ("all",))
+    with pytest.raises(ModelError, match="no block of households"):  # was answered by nan
+        household_posterior(only_two, [0.4, 0.1, 0.25, 0.25], households={1: 0.5, 3: 0.5})
+
+
 def test_a_noisy_number_of_households_is_weighed_too():
     table = Configurations.product(Attribute("size", ("1", "2")))
     everything = np.ones((1, 2), dtype=np.int64)
