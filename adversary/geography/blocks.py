@@ -346,6 +346,8 @@ def zero_filled(values: Any, width: int, name: str = "block") -> NDArray[np.str_
             f"{width}"
         )
         raise FileFormatError(msg, bad[0])
+    if not codes.size:  # NumPy cannot fill no code at all
+        return codes
     filled = np.strings.zfill(codes, width).astype(str)
     changed = int((filled != codes).sum())
     if changed:

@@ -150,7 +150,9 @@ class BlockCounts:
         order = np.argsort(codes)
         place = np.searchsorted(codes[order], self.blocks).clip(0, max(codes.size - 1, 0))
         found = leaves[order[place]] if codes.size else np.zeros(self.blocks.size, np.int64)
-        strange = np.flatnonzero(codes[order][place] != self.blocks) if codes.size else np.arange(self.blocks.size)
+        strange = (
+            np.flatnonzero(codes[order][place] != self.blocks) if codes.size else np.arange(self.blocks.size)
+        )
         if strange.size:
             odd = str(self.blocks[strange[0]])
             msg = (
