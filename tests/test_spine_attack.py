@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from adversary.errors import BudgetError, ModelError, ReleaseError, SamplingError
+from adversary.errors import BudgetError, ModelError, ReleaseError, SamplingError, UnsupportedModelError
 from adversary.geography.spine import Spine
 from adversary.privacy.budget import Allocation
 from adversary.release.estimate import two_pass
@@ -468,3 +468,23 @@ def test_a_prior_that_hardly_falls_costs_no_wide_windows():
     rows = np.logaddexp.reduce(log_w, axis=1)
     assert slow.log_ratio[0] == pytest.approx(rows[1] - rows[0], abs=1e-11)
     assert slow.pmf(1)[0].size < 40
+
+
+@pytest.mark.parametrize(
+    ("noisy", "sigma2", "prior"),
+    [
+        ([3, 2, 184, -5, -4, 4, 4], [0.0, 0.05, 1e6, 4.0, 4.0, 4.0, 4.0], TABLE),
+        ([12, 0, 4, 56, 15, -25, -6], [0.0, np.inf, 20.0, 100.0, 20.0, 50.0, 50.0], LeafPrior.poisson(0.05)),
+        ([9, 2, 4, 0, 1, 0, 0], [0.0, 1e300, 1e-3, 1e-9, 1e9, 4.0, 4.0], TABLE),
+    ],
+)
+def test_counts_that_priors_all_but_exclude_are_answered_or_refused_never_a_traceback(noisy, sigma2, prior):
+    """Newton's steps of the tilt grew until whole numbers overflowed."""
+    counts = SpineCounts(Spine.from_blocks(SMALL), noisy, sigma2)
+    units = counts.spine.leaves.tolist()
+    try:
+        found = attack_blocks(counts, units, leaf_prior=prior)
+    except (ModelError, SamplingError, UnsupportedModelError):
+        return
+    wanted = [attack_block(counts, u, leaf_prior=prior).log_odds for u in units]
+    np.testing.assert_allclose(found.log_odds, wanted, rtol=1e-8)

@@ -29,6 +29,7 @@ _FEW = (
     1024  # so many messages are cheap: near the root, where conflicts gather, they are cut three times deeper
 )
 _DEEPEST = 640.0  # -log of the deepest cut; e^-640 is still a normal double
+_WIDE = 40  # from this width of the narrower message on, pair by pair beats the batch: its rows no longer fit the cache
 
 
 def chunks(*widths: Ints) -> Iterator[Ints]:
@@ -124,13 +125,7 @@ class Pool:
         names = self.reserve(left.size)
         for part in chunks(self.width[left], self.width[right]):
             a, b = self.padded(self.value, left[part]), self.padded(self.value, right[part])
-            if a.shape[1] > b.shape[1]:
-                a, b = b, a
-            out = np.zeros((part.size, a.shape[1] + b.shape[1] - 1))
-            product = np.empty_like(b)
-            for k in range(a.shape[1]):
-                np.multiply(a[:, k : k + 1], b, out=product)
-                out[:, k : k + b.shape[1]] += product
+            out = _sums(a, b)
             low = self.low[left[part]] + self.low[right[part]]
             self.put(names[part], out, low, self.width[left[part]] + self.width[right[part]] - 1, left.size)
         return names
@@ -142,16 +137,8 @@ class Pool:
             a, b = self.padded(self.value, one), self.padded(self.value, two)
             size = a.shape[1] + b.shape[1] - 1
             above = self.placed(self.outside, whole[part], self.low[one] + self.low[two], size)
-            for_one, for_two = np.zeros_like(a), np.zeros_like(b)
-            product_one, product_two = np.empty_like(a), np.empty_like(b)
-            for k in range(b.shape[1]):
-                np.multiply(b[:, k : k + 1], above[:, k : k + a.shape[1]], out=product_one)
-                for_one += product_one
-            for k in range(a.shape[1]):
-                np.multiply(a[:, k : k + 1], above[:, k : k + b.shape[1]], out=product_two)
-                for_two += product_two
-            self.write_outside(one, for_one)
-            self.write_outside(two, for_two)
+            self.write_outside(one, _differences(above, b))
+            self.write_outside(two, _differences(above, a))
 
     def tail_bounds(self) -> Floats:
         """Bound the posterior probability beyond the cut ends of every message (log-concave ratio bound)."""
@@ -178,3 +165,34 @@ class Pool:
                     share = np.where(total > 0, tail, np.inf)
                 bound[names] += np.where(cut, share, 0.0)
         return bound
+
+
+def _sums(a: Floats, b: Floats) -> Floats:
+    """Convolve row by row; sums of positive terms on either road."""
+    if a.shape[1] > b.shape[1]:
+        a, b = b, a
+    out = np.zeros((a.shape[0], a.shape[1] + b.shape[1] - 1))
+    if a.shape[1] >= _WIDE:
+        for k in range(a.shape[0]):
+            out[k] = np.convolve(b[k], a[k])
+        return out
+    product = np.empty_like(b)
+    for k in range(a.shape[1]):
+        np.multiply(a[:, k : k + 1], b, out=product)
+        out[:, k : k + b.shape[1]] += product
+    return out
+
+
+def _differences(above: Floats, other: Floats) -> Floats:
+    """Weights of one part of a sum from those of the sum and of the other part, row by row: a correlation."""
+    size = above.shape[1] - other.shape[1] + 1
+    out = np.zeros((above.shape[0], size))
+    if min(size, other.shape[1]) >= _WIDE:
+        for k in range(above.shape[0]):
+            out[k] = np.correlate(above[k], other[k], "valid")
+        return out
+    product = np.empty_like(out)
+    for k in range(other.shape[1]):
+        np.multiply(other[:, k : k + 1], above[:, k : k + size], out=product)
+        out += product
+    return out

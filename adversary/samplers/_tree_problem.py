@@ -5,6 +5,7 @@ Not public. Held to account by tests/samplers/test_tree.py.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from adversary.samplers._messages import Pool
+
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["TreeProblem"]
+__all__ = ["TreeProblem", "beside_path"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,3 +100,45 @@ class TreeProblem:
             raise ModelError(msg, (noisy, known))
         children = 1 + np.argsort(up[1:], kind="stable")
         return cls(up, counts, s2, depth, leaf, children, priors, which, others, cap)
+
+
+def beside_path(problem: TreeProblem, pool: Pool, name: Ints, k: int) -> tuple[TreeProblem, Ints]:
+    """One leaf's path, and of every sibling of it the message of all below it; the leaf, last, held to known and known + 1.
+
+    Sibling leaves are taken as they are: their windows can then be cut deeper. ``name`` is the message of every node. Also
+    returned: for every leaf of the small tree the message that it stands for, -1 where it is itself.
+    """
+    assert problem.known is not None
+    known, path = int(problem.known[k]), [int(problem.leaf[k])]
+    while problem.parent[path[-1]] >= 0:
+        path.append(int(problem.parent[path[-1]]))
+    path.reverse()
+    parent, node = [-1], [path[0]]
+    for unit, below in itertools.pairwise(path):
+        above = len(parent) - 1
+        siblings = problem.children[problem.parent[problem.children] == unit]
+        for child in (
+            *siblings[siblings != below].tolist(),
+            below,
+        ):  # the path last: its place is the next parent
+            parent.append(above)
+            node.append(child)
+    nodes = np.array(node)
+    leaf = np.setdiff1d(np.arange(nodes.size), parent)
+    itself = np.isin(nodes[leaf], problem.leaf)
+    standing = np.where(itself, -1, name[nodes[leaf]])
+    priors: list[LeafPrior] = []
+    for unit, message in zip(nodes[leaf].tolist(), standing.tolist(), strict=True):
+        if message < 0:
+            priors.append(problem.priors[int(problem.prior_of[np.searchsorted(problem.leaf, unit)])])
+            continue
+        weight = pool.value[pool.offset[message] : pool.offset[message] + pool.width[message]]
+        with np.errstate(divide="ignore"):
+            priors.append(LeafPrior("tabulated", table=np.log(weight), first=int(pool.low[message])))
+    priors[-1] = LeafPrior.pair(known)
+    sigma2 = problem.sigma2[nodes].copy()
+    sigma2[leaf[~itself]] = sigma2[leaf[-1]] = np.inf
+    others = np.full(leaf.size, -1)
+    others[-1] = known
+    small = TreeProblem.checked(parent, problem.noisy[nodes], sigma2, priors, np.arange(leaf.size), others)
+    return small, standing

@@ -38,6 +38,11 @@ _MOST_UNITS = 600  # units that get a tilt of their own; below them it is the sa
 _CONFLICT = 4.0  # standard deviations between a sum and its posterior that are left alone
 _ROUNDS = 12
 _WINDOW = 12.0  # standard deviations of a leaf's window, for its moments only
+_LONGEST = 200_000  # counts of such a window
+# Any tilt gives the same answers: where priors and counts exclude each other Newton's steps grow without end, and stop here.
+_MOST_TILT = 500.0  # e^-500 is still a number
+_LEAST_POISSON = -40.0  # a Poisson mean grows e^40 times
+_MOST_SHIFT = 1e12
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +98,15 @@ def tilted_prior(prior: LeafPrior, theta: float) -> LeafPrior:
 
 
 def _least_tilt(priors: Sequence[LeafPrior]) -> float:
-    """Least tilt that leaves every prior proper (a flat one: no less than as it is)."""
-    least = -math.inf
+    """Least tilt that leaves every prior proper and finite (a flat one: no less than as it is)."""
+    least = -_MOST_TILT
     for prior in priors:
         if prior.name == "flat":
             least = max(least, 0.0)
         elif prior.name == "geometric":
             least = max(least, 0.5 * math.log(prior.parameter))
+        elif prior.name == "poisson":
+            least = max(least, _LEAST_POISSON)
     return least
 
 
@@ -231,10 +238,10 @@ class _Gaussian:
         for unit in self.chosen:  # a parent comes before its children
             above = self.theta[self.parent[unit]] if self.parent[unit] >= 0 else 0.0
             s2 = self.sigma2[unit]
-            goal = max(float(wanted[unit]), least)
+            goal = min(max(float(wanted[unit]), least), _MOST_TILT)
             if s2 == 0:  # its count is one number: any tilt is a constant
                 self.theta[unit], self.shift[unit] = goal, 0
-            elif math.isinf(s2):
+            elif math.isinf(s2) or abs(goal - above) * s2 > _MOST_SHIFT:  # not measured, or as good as not
                 self.theta[unit], self.shift[unit] = above, 0
             else:
                 k = round((goal - above) * s2)
@@ -273,7 +280,7 @@ def _moments(prior: LeafPrior, noisy: float, sigma2: float, theta: float) -> tup
             low, high = prior.first, prior.first + prior.table.size - 1.0
         elif prior.name != "flat":
             high = max(high, min(prior.reach(60.0), low + 1e5))
-        count = np.arange(low, math.floor(high) + 1)
+        count = np.arange(low, min(math.floor(high), low + _LONGEST) + 1)
         log_weight = prior.log_weight(count) - theta * count - (noisy - count) ** 2 / (2.0 * sigma2)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()

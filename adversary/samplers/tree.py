@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adversary.errors import ModelError, SamplingError, UnsupportedModelError
+from adversary.errors import AdversaryError, ModelError, SamplingError, UnsupportedModelError
 from adversary.samplers._messages import Pool, chunks
-from adversary.samplers._tree_problem import TreeProblem
+from adversary.samplers._tree_problem import TreeProblem, beside_path
 from adversary.samplers.leaf_prior import LeafPrior
 
 if TYPE_CHECKING:
@@ -178,7 +178,8 @@ def solve_tree(
     sweep, bound, unsafe = _settled(problem, tolerance, alone=False)
     answer = sweep.answer(bound)
     for k in unsafe:
-        answer.log_likelihood_ratio[k] = _solved_alone(problem, int(k), tolerance)
+        alone = _solved_along_its_path(sweep, int(k), tolerance)
+        answer.log_likelihood_ratio[k] = _solved_alone(problem, int(k), tolerance) if alone is None else alone
         answer.log_ratio[k] = answer.log_likelihood_ratio[k] + problem.prior_gain()[k]
     return answer
 
@@ -206,6 +207,35 @@ def _settled(problem: TreeProblem, tolerance: float, *, alone: bool) -> tuple[_S
     raise SamplingError(msg, problem.noisy)
 
 
+def _solved_along_its_path(sweep: _Sweep, k: int, tolerance: float) -> float | None:
+    """As :func:`_solved_alone`, from the messages of the siblings of its path; None where their cuts would be felt.
+
+    A sweep of the whole tree for one leaf takes seconds on a state; what is below a sibling does not change with the leaf.
+    """
+    problem, pool = sweep.problem, sweep.pool
+    small, standing = beside_path(problem, pool, sweep.name, k)
+    try:
+        held, _, _ = _settled(small, tolerance, alone=True)
+    except AdversaryError:  # the whole tree says what is wrong, or finds the way
+        return None
+    mine = np.flatnonzero(standing >= 0)  # leaves of the small tree that stand for all below a unit
+    held.pool.cut_low[mine] = pool.cut_low[standing[mine]]
+    held.pool.cut_high[mine] = pool.cut_high[standing[mine]]
+    bound = float(held.pool.tail_bounds().sum())
+    answer = held.answer(bound)
+    p = answer.pmf(int(answer.leaf[-1]))[1]
+    if p.size != 2 or not bound <= tolerance * float(p.min()):
+        return None
+    return float(answer.log_likelihood_ratio[-1]) + _own_ratio(problem, k)
+
+
+def _own_ratio(problem: TreeProblem, k: int) -> float:
+    """Log likelihood ratio of known + 1 against known in a leaf's own count."""
+    assert problem.known is not None
+    leaf, known = problem.leaf[k], int(problem.known[k])
+    return (2.0 * (int(problem.noisy[leaf]) - known) - 1.0) / (2.0 * float(problem.sigma2[leaf]))
+
+
 def _solved_alone(problem: TreeProblem, k: int, tolerance: float) -> float:
     """Log likelihood ratio of one leaf from everything but itself: its count is held to known and known + 1.
 
@@ -228,8 +258,7 @@ def _solved_alone(problem: TreeProblem, k: int, tolerance: float) -> float:
         known=others,
     )
     sweep, bound, _ = _settled(held, tolerance, alone=True)
-    own = (2.0 * (int(problem.noisy[leaf]) - known) - 1.0) / (2.0 * float(problem.sigma2[leaf]))
-    return float(sweep.answer(bound).log_likelihood_ratio[k]) + own
+    return float(sweep.answer(bound).log_likelihood_ratio[k]) + _own_ratio(problem, k)
 
 
 class _Sweep:

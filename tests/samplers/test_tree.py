@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from adversary.errors import ModelError, SamplingError, UnsupportedModelError
+from adversary.samplers import tree as tree_module
+from adversary.samplers._messages import _differences, _sums
 from adversary.samplers.leaf_prior import LeafPrior
 from adversary.samplers.path import UpperMessage, path_log_odds
 from adversary.samplers.tree import solve_tree
@@ -278,3 +280,50 @@ def test_log_concavity_of_a_table_is_recognised():
     assert LeafPrior.tabulated([0.2, 0.4, 0.3, 0.1]).log_concave
     assert not LeafPrior.tabulated([0.4, 0.1, 0.5]).log_concave
     assert POISSON.log_concave
+
+
+@pytest.mark.parametrize("widths", [(3, 90), (39, 39), (40, 41), (70, 45)])
+def test_wide_and_narrow_messages_are_multiplied_to_the_same_digits(widths):
+    rng = np.random.default_rng(sum(widths))
+    a, b = (np.exp(-60 * rng.random((5, w))) for w in widths)
+    above = np.exp(-60 * rng.random((5, sum(widths) - 1)))
+    whole, part = np.zeros_like(above), np.zeros_like(a)
+    for i, j in itertools.product(range(widths[0]), range(widths[1])):
+        whole[:, i + j] += a[:, i] * b[:, j]
+        part[:, i] += above[:, i + j] * b[:, j]
+    np.testing.assert_allclose(_sums(a, b), whole, rtol=1e-13)
+    np.testing.assert_allclose(_sums(b, a), whole, rtol=1e-13)
+    np.testing.assert_allclose(_differences(above, b), part, rtol=1e-13)
+
+
+def test_a_leaf_far_from_its_known_persons_is_solved_from_the_messages_beside_its_path(monkeypatch):
+    """A sweep of the whole tree for each such leaf made the attack of a state last minutes."""
+    parent, sigma2 = [-1, 0, 0, 1, 1, 1, 2, 2, 2], [4.0, 30.0, 1.0, 40.0, 4.0, 30.0, 1.0, 30.0, 300.0]
+    noisy, known = [123, 104, 36, 71, 10, 12, 14, 9, 20], [0, -1, -1, -1, -1, -1]
+    wanted = solve_tree(parent, noisy, sigma2, known=known).log_likelihood_ratio[0]
+    monkeypatch.setattr(tree_module, "_solved_alone", lambda *_: pytest.fail("swept the whole tree"))
+    found = solve_tree(parent, noisy, sigma2, known=known).log_likelihood_ratio[0]
+    monkeypatch.undo()
+    monkeypatch.setattr(tree_module, "_solved_along_its_path", lambda *_: None)
+    swept = solve_tree(parent, noisy, sigma2, known=known).log_likelihood_ratio[0]
+    assert wanted == found == pytest.approx(swept, rel=1e-12)
+    # another road: every count up to 120 of the other leaves, convolved in logarithms
+    others = {v: -((noisy[v] - np.arange(121)) ** 2) / (2 * sigma2[v]) for v in range(4, 9)}
+
+    def weight(target):
+        def convolved(one, two):
+            out = np.full(one.size + two.size - 1, -np.inf)
+            for i, x in enumerate(one):
+                out[i : i + two.size] = np.logaddexp(out[i : i + two.size], x + two)
+            return out
+
+        mine = np.full(target + 1, -np.inf)
+        mine[target] = -((noisy[3] - target) ** 2) / (2 * sigma2[3])
+        left = convolved(convolved(mine, others[4]), others[5])
+        left = left - (noisy[1] - np.arange(left.size)) ** 2 / (2 * sigma2[1])
+        right = convolved(convolved(others[6], others[7]), others[8])
+        right = right - (noisy[2] - np.arange(right.size)) ** 2 / (2 * sigma2[2])
+        top = convolved(left, right)
+        return np.logaddexp.reduce(top - (noisy[0] - np.arange(top.size)) ** 2 / (2 * sigma2[0]))
+
+    assert found == pytest.approx(weight(1) - weight(0), rel=1e-10)
