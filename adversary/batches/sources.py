@@ -230,14 +230,15 @@ def _batches(table: Any, chunk: int, path: Path) -> Iterator[Any]:
 
 
 def _of_arrow(table: Any, path: Path) -> xr.Dataset:
-    columns = {}
-    for name in table.column_names:
-        column = table.column(name)
-        if column.null_count:
-            msg = f"{path.name}: column {name!r} has {column.null_count} empty entries: drop these targets, or fill them"
-            raise FileFormatError(msg, name)
-        columns[name] = ("target", column.to_numpy())
-    return xr.Dataset(columns)
+    with _named(path):  # names of columns may be no text
+        columns = {}
+        for name in table.column_names:
+            column = table.column(name)
+            if column.null_count:
+                msg = f"{path.name}: column {name!r} has {column.null_count} empty entries: drop these targets, or fill them"
+                raise FileFormatError(msg, name)
+            columns[name] = ("target", column.to_numpy())
+        return xr.Dataset(columns)
 
 
 def _of_csv(path: Path, chunk: int) -> Source:
