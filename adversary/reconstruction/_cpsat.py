@@ -28,8 +28,10 @@ def run(program: Program, limits: Limits) -> Outcome:
 
     model, variables = _model(cp_model, program)
     costed = bool(program.cost.any()) and not program.first
+    floor = int(np.minimum(program.cost * program.lower, program.cost * program.upper).sum())
     if costed:
-        model.minimize(cp_model.LinearExpr.weighted_sum(variables, program.cost.tolist()))
+        # A bound that CP-SAT did not come to is reported as 0. Counted from the floor, 0 claims nothing.
+        model.minimize(cp_model.LinearExpr.weighted_sum(variables, program.cost.tolist()) - floor)
     solver = _solver(cp_model, limits)
     status = solver.solve(model)
     values: NDArray[np.int64] | None = None
@@ -47,9 +49,7 @@ def run(program: Program, limits: Limits) -> Outcome:
     limit = "memory" if solver.wall_time < 0.9 * limits.seconds and limits.megabytes is not None else "time"
     bound = None
     if costed and math.isfinite(solver.best_objective_bound):
-        bound = math.ceil(solver.best_objective_bound - 1e-6)
-        floor = int(np.minimum(program.cost * program.lower, program.cost * program.upper).sum())
-        bound = max(bound, floor)
+        bound = floor + max(math.ceil(solver.best_objective_bound - 1e-6), 0)
     return Outcome(Status.TIME_LIMIT if values is None else Status.FEASIBLE, values, bound, limit)
 
 

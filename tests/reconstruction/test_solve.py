@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adversary.errors import DisagreementError, ModelError, UnsupportedModelError
-from adversary.reconstruction import _program
+from adversary.reconstruction import _cpsat, _program
 from adversary.reconstruction._program import Limits, Outcome, Program, Status, solve
 from adversary.reconstruction.constraints import Constraints, Queries, combine
 from adversary.reconstruction.households import (
@@ -337,6 +337,21 @@ def test_a_limit_of_no_time_ends_every_question_with_a_status(state, backend):
     assert block.top(5).status is Status.TIME_LIMIT
     assert block.closest().solution.status is Status.TIME_LIMIT
     assert block.certain_claims(["bedrooms"]) is not None
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_cpsat_cut_short_proves_no_more_than_it_came_to(sign):
+    """Cut short in its presolve, CP-SAT reports the bound 0; a maximum asked as a least cost was "proved" to be 0."""
+    pytest.importorskip("ortools")
+    ones = np.ones((1, 40), dtype=np.int64)
+    ends = (np.array([30]), np.array([30]))
+    program = Program(ones, *ends, np.zeros(40, np.int64), np.full(40, 30), np.full(40, sign, np.int64))
+    for seconds in (1e-9, 1e-4):
+        outcome = _cpsat.run(program, Limits(seconds))
+        assert outcome.bound is not None
+        assert outcome.bound <= 30 * sign
+    assert _cpsat.run(program, Limits(1e-9)).status is Status.TIME_LIMIT
+    assert _cpsat.run(program, Limits()).bound == 30 * sign
 
 
 def test_answers_under_a_short_time_limit_are_true_and_marked():
