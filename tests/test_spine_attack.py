@@ -488,3 +488,16 @@ def test_counts_that_priors_all_but_exclude_are_answered_or_refused_never_a_trac
         return
     wanted = [attack_block(counts, u, leaf_prior=prior).log_odds for u in units]
     np.testing.assert_allclose(found.log_odds, wanted, rtol=1e-8)
+
+
+def test_a_lone_block_is_contradicted_by_the_count_of_the_unit_that_holds_no_other():
+    """Bypassed: its own count is not there, and its unit's said 300 of a block of which nobody was known."""
+    counts = SpineCounts(
+        Spine.from_blocks({"tract": ["1", "2"], "block": ["11", "21"]}),
+        [300, 1, 0, 0],
+        [5.0, 5.0, np.inf, np.inf],
+    )
+    assert counts.spine.geocodes.tolist() == ["1", "2", "11", "21"]
+    assert np.isnan(attack_blocks(counts, far=6.0).log_odds).tolist() == [True, False]
+    assert np.isnan(attack_blocks(counts, known=[299, 30], far=6.0).log_odds).tolist() == [False, True]
+    assert attack_blocks(counts).log_odds[0] == pytest.approx(599 / 10)

@@ -266,9 +266,9 @@ def attack_blocks(  # noqa: PLR0913 - what an adversary knows and believes, by n
     tolerance
         Bound asked of what the windows leave out.
     far
-        Targets whose block's own noisy count lies more than so many sigma from both counts that her knowledge allows (known
-        and known + 1) get NaN instead of an answer: what she knows is wrong there. Default: all are answered, which takes
-        long where it is many.
+        Targets whose block's own noisy count, or that of a unit above that holds no other block, lies more than so many sigma
+        from both counts that her knowledge allows (known and known + 1) get NaN instead of an answer: what she knows is wrong
+        there. Default: all are answered, which takes long where it is many.
 
     Returns
     -------
@@ -331,12 +331,19 @@ def attack_blocks(  # noqa: PLR0913 - what an adversary knows and believes, by n
 
 
 def _contradicted(counts: SpineCounts, q: Question, far: float) -> NDArray[np.bool_]:
-    """Whether a block's own count lies more than ``far`` sigma from known and known + 1."""
+    """Whether the count of a block, or of a unit that holds no other, is more than ``far`` sigma from known and known + 1."""
+    wrong = np.zeros(q.unit.size, dtype=bool)
     if np.isinf(far):
-        return np.zeros(q.unit.size, dtype=bool)
-    noisy, sigma2 = counts.counts[q.unit], counts.noise[q.unit]
-    away = np.maximum(np.maximum(q.known - noisy, noisy - q.known - 1), 0)
-    return np.asarray((sigma2 > 0) & (away > far * np.sqrt(sigma2)))
+        return wrong
+    spine, unit, alone = counts.spine, q.unit.copy(), np.ones(q.unit.size, dtype=bool)
+    while alone.any():
+        noisy, sigma2 = counts.counts[unit], counts.noise[unit]
+        away = np.maximum(np.maximum(q.known - noisy, noisy - q.known - 1), 0)
+        wrong |= alone & (sigma2 > 0) & (away > far * np.sqrt(sigma2))
+        above = spine.parents[unit]  # a lone block's budget is spent above it, and says as much
+        alone &= (above >= 0) & (spine.n_children[np.maximum(above, 0)] == 1)
+        unit = np.where(alone, above, unit)
+    return wrong
 
 
 def ceilings(rho: Floats, log_odds: Floats) -> Floats:
