@@ -73,17 +73,24 @@ def _refusal(chains: list[Chain], plan: Plan) -> str | None:
 
 
 def _verdict(counts: NDArray[np.int16], chains: list[Chain]) -> tuple[Check, ...]:
-    """Check every class that is neither nearly always nor nearly never there."""
+    """Check whether each class is there, and how often, except where that hardly ever changes."""
     from adversary.results import Check
 
     there = (counts > 0).astype(np.float64)
     share = there.mean(axis=(0, 1))
     open_ = np.flatnonzero((share > 0.02) & (share < 0.98))
-    r_hat = max((split_r_hat(there[..., k]) for k in open_), default=1.0)
-    size = min((ess(there[..., k]) for k in open_), default=math.inf)
+    # a class may always be there and its number still be stuck
+    number = counts.astype(np.float64)
+    moving = np.flatnonzero((number.var(axis=(0, 1)) > 0.02) & (counts.max(axis=(0, 1)) > 1))
+    followed = [*(there[..., k] for k in open_), *(number[..., k] for k in moving)]
+    r_hat = max((split_r_hat(x) for x in followed), default=1.0)
+    size = min((ess(x) for x in followed), default=math.inf)
     trips, swaps = min(chain.trips for chain in chains), min(float(chain.swaps.min()) for chain in chains)
     feasible = min(chain.feasible for chain in chains)
-    text = f"sampled; largest r_hat {r_hat:.3f}, least ess {size:.0f} over {open_.size} classes, each there or not"
+    text = (
+        f"sampled; largest r_hat {r_hat:.3f}, least ess {size:.0f} over {open_.size} classes, each there or"
+        f" not, and over the numbers of {moving.size}"
+    )
     climbed = (
         f"at least {trips} climbs of all rungs in each of {len(chains)} ladders, exchanges accepted {swaps:.2f} or"
         f" more, rows met by {feasible:.2f} of lists or more (only those are kept)"

@@ -209,6 +209,15 @@ def test_chains_that_did_not_meet_get_no_verdict_or_a_bad_one():
     assert "lists only" in _sampled._refusal([chains[0]._replace(counts=counts[0, :9]), *chains[1:]], plan)
 
 
+def test_a_number_that_is_stuck_where_the_class_is_always_there_is_seen():
+    """Two chains say three households, two say nine: all say that somebody is there."""
+    rng = np.random.default_rng(0)
+    counts = (3 + 6 * (np.arange(4) > 1)[:, None, None] + rng.integers(0, 2, (4, 200, 1))).astype(np.int16)
+    chains = [Chain(one, 0.8, np.full(9, 0.5), 40) for one in counts]
+    assert _sampled._verdict(counts, chains)[0].passed is False
+    assert _sampled._verdict(counts[:2], chains)[0].passed is True
+
+
 def test_rows_that_no_block_meets_give_no_numbers_but_their_names(monkeypatch):
     """Three pairs with one household each: half a household of each kind, which single rows do not see."""
     table = Configurations.product(Attribute("street", ("a", "b", "c", "d")))
