@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adversary.errors import ModelError
+from adversary.errors import ModelError, SamplingError
+from adversary.reconstruction.beliefs import attacker_shares, bedrooms_given_size
 from adversary.reconstruction.evaluation import KNOWLEDGE, RANKINGS, Evaluation, Setting, evaluate
 from adversary.reconstruction.households import OVER_LIMIT
 from adversary.reconstruction.mechanisms import MECHANISMS, Mechanism, publish
+from adversary.reconstruction.posterior import household_posterior
 from adversary.reconstruction.solve import Limits, Reconstruction
 from adversary.reconstruction.study import (
     VALIDATION,
@@ -28,7 +30,7 @@ from adversary.reconstruction.study import (
     state_hash,
 )
 from adversary.reconstruction.swapping import SwapDesign, swap_state
-from adversary.reconstruction.synthetic import StateShape, SyntheticState, synthetic_state
+from adversary.reconstruction.synthetic import BEDROOMS_TO_NEED, StateShape, SyntheticState, synthetic_state
 from adversary.reconstruction.tables import census_queries
 
 OPTIONS = StudyOptions(top=6)
@@ -422,3 +424,55 @@ def test_text_says_what_it_is_of_and_projects_the_time() -> None:
     line = next(li for li in figures.splitlines() if li.startswith("none"))
     f = evaluation().flags["none"]
     assert line.split()[1:5] == [str(f.flagged), str(f.right), str(f.harmed), "6"]
+
+
+def test_the_posterior_of_the_study_is_the_one_asked_by_hand_and_ranks_blocks_and_households() -> None:
+    small = synthetic_state(StateShape(blocks=30, smallest=5, largest=18, violating=0.1), seed=1)
+    asked = StudyOptions(top=0, posterior=True, bedrooms="to need")
+    found = reconstruct_state(small, "none", seed=SEED, options=asked, blocks=[2])
+    (answer,) = found.answers["none"]
+    assert answer.posterior_status == "exact"
+    table, truth = small.configurations(2), small.counts(2)
+    census = small.census.histogram(small.records[small.block == 2][:, 2:])
+    rows = publish(table, truth, small.census, census, MECHANISMS["none"], seed=1).rows
+    believed = bedrooms_given_size(BEDROOMS_TO_NEED)
+    shares = attacker_shares(table, small.shares(table), bedrooms=believed)
+    by_hand = household_posterior(rows, shares, draws=10, seed=1)
+    assert answer.posterior_harm == pytest.approx(by_hand.probability(OVER_LIMIT), rel=1e-10)
+    assert sum(answer.posterior_mean.values()) == pytest.approx(by_hand.expected_number(OVER_LIMIT))
+    assert "posterior" in evaluate(small, found, seed=1).linkage["ranking"].values
+
+
+def test_under_noise_the_posterior_is_given_the_noisy_answers_not_the_printed_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked_for = []
+
+    def record(rows: Any, shares: Any, *, noisy: Any, seed: Any) -> Any:
+        asked_for.append((rows, noisy))
+        raise SamplingError("seen", 0)
+
+    monkeypatch.setattr("adversary.reconstruction.study.household_posterior", record)
+    reconstruct_state(
+        state(), "2020 budget", seed=SEED, options=StudyOptions(top=0, posterior=True), blocks=[1]
+    )
+    ((rows, noisy),) = asked_for
+    seen = published(1, "2020 budget")
+    np.testing.assert_array_equal(rows.low, seen.firm.low)
+    np.testing.assert_array_equal(noisy.values, seen.noisy.values)
+
+
+def test_a_block_whose_posterior_cannot_be_had_is_counted_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        msg = "too few lists"
+        raise SamplingError(msg, 0)
+
+    monkeypatch.setattr("adversary.reconstruction.study.household_posterior", refuse)
+    asked = StudyOptions(top=0, posterior=True)
+    found = reconstruct_state(state(), "none", seed=SEED, options=asked, blocks=[0])
+    (answer,) = found.answers["none"]
+    assert answer.posterior_status == "none: too few lists"
+    assert answer.posterior_harm is None
+    assert answer.status in {"flagged", "not flagged"}
