@@ -72,6 +72,7 @@ _WHATEVER = (
     0.05  # share of units whose bedrooms have nothing to do with need, if they are assumed fitted to it
 )
 _SWAP, _BLOCK = 1, 2  # keys of the seeds of the state's swaps and of a block's noise
+_POSTERIOR = 1_000_000  # below a block's seed; the tables and HUD lines of a block have 0, 1, 2, ...
 
 
 def reconstruct_state(  # noqa: PLR0913 - how to run, all with defaults
@@ -348,8 +349,10 @@ class _Job:
         fitted = self.options.bedrooms == "to need"
         believed = bedrooms_given_size(BEDROOMS_TO_NEED) if fitted else BEDROOMS_FLAT
         shares = attacker_shares(table, self.state.shares(table), bedrooms=believed)
+        # the first child of the block's seed is that of its noise (`mechanisms.publish`)
+        own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, _POSTERIOR))
         try:
-            found = household_posterior(rows, shares, noisy=published.noisy, seed=seed.spawn(1)[0])
+            found = household_posterior(rows, shares, noisy=published.noisy, seed=own)
         except (ModelError, SamplingError) as error:  # one block without an answer is counted, not fatal
             return {"posterior_status": f"none: {error}"}
         finally:

@@ -54,8 +54,10 @@ class StudyOptions:
     bedrooms
         What the adversary takes for granted of bedrooms given size: ``"unknown"`` (the microdata sample knows
         nothing of them, so that all are equally likely: the paper's), or ``"to need"`` (units fitted to need as
-        in `adversary.reconstruction.synthetic.BEDROOMS_TO_NEED`, but one in twenty whatever its size). It
-        decides what is likely, for list and posterior; flags do not depend on it.
+        in `adversary.reconstruction.synthetic.BEDROOMS_TO_NEED`; for the list one in twenty whatever its size,
+        for the posterior 3.4 % of three persons or more over the limit and no other exceptions, so that a
+        block with one has no posterior, or a wrong one). It decides what is likely, for list and posterior;
+        flags do not depend on it.
     harm
         What a household must not be; a `Predicate` of a module, so that it can be sent to other processes.
     limits

@@ -446,10 +446,11 @@ def test_the_posterior_of_the_study_is_the_one_asked_by_hand_and_ranks_blocks_an
 def test_under_noise_the_posterior_is_given_the_noisy_answers_not_the_printed_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked_for = []
+    asked_for, keys = [], []
 
     def record(rows: Any, shares: Any, *, noisy: Any, seed: Any) -> Any:
         asked_for.append((rows, noisy))
+        keys.append(seed.spawn_key)
         raise SamplingError("seen", 0)
 
     monkeypatch.setattr("adversary.reconstruction.study.household_posterior", record)
@@ -460,6 +461,7 @@ def test_under_noise_the_posterior_is_given_the_noisy_answers_not_the_printed_ta
     seen = published(1, "2020 budget")
     np.testing.assert_array_equal(rows.low, seen.firm.low)
     np.testing.assert_array_equal(noisy.values, seen.noisy.values)
+    assert keys[0][-1] > 100, "not a stream that the noise was drawn from: its keys are 0, 1, 2, ..."
 
 
 def test_a_block_whose_posterior_cannot_be_had_is_counted_with_the_reason(
