@@ -10,6 +10,7 @@ Held to account by ``tests/test_priors.py``.
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -19,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from adversary.errors import ScenarioError
+from adversary.errors import AdversaryError, ScenarioError
 
 __all__ = ["CreatesVariable", "Prior", "as_number", "is_prior"]
 
@@ -94,7 +95,17 @@ class _PriorSpec:
             else:
                 parameters[key] = hold(f"{name}.{key}", value) if hold else as_number(value)
         shape = {k: v for k in _SHAPE_WORDS if (v := getattr(self, k)) is not None}
-        return _distribution_class(self.distribution)(name, **parameters, **shape)
+        family = _distribution_class(self.distribution)
+        try:
+            return family(name, **parameters, **shape)
+        except AdversaryError:
+            raise
+        except (TypeError, ValueError) as error:
+            there = [k for k in inspect.signature(family.dist).parameters if k not in {"args", "kwargs"}]
+            msg = (
+                f"the prior {self!r} of {name} is none: {error}; {self.distribution} takes {', '.join(there)}"
+            )
+            raise ScenarioError(msg, self) from error
 
     def with_dims_of(self, other: Any) -> _PriorSpec:
         """Return this prior over the dims (or shape) of another one, unless it has its own."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from adversary import AttackResult, Prior, Release, load, run
 from adversary.assumption_text import parse_assumption, parse_prior, parse_value
 from adversary.cli import main
-from adversary.config import KEYS, SAMPLERS, declared, plan, read_config, schema
+from adversary.config import KEYS, SAMPLERS, answer, declared, plan, read_config, schema
 from adversary.errors import AdversaryError, FileFormatError, ScenarioError
 
 STUDY = """
@@ -355,3 +355,15 @@ def test_the_example_in_the_modules_own_text_is_read(tmp_path):
     found = read_config(write(tmp_path, text))
     assert declared(found, load(found.scenario)).assumptions["present"] == Prior("Bernoulli", p=1 / 864)
     assert found.out == Path(tmp_path) / "result.nc"
+
+
+def test_a_parameter_that_the_prior_lacks_is_refused_with_those_it_has(tmp_path):
+    (tmp_path / "a.toml").write_text(
+        'scenario = "two_level"\n[release]\nmeasurements.block = { value = 2, sigma2 = 5 }\n'
+        "measurements.block_group = { value = 1, sigma2 = 5 }\nmeasurements.rest = { value = 1, sigma2 = 5 }\n"
+        '[assumptions]\npresent = "Bernoulli(q=0.3)"\n'
+    )
+    with pytest.raises(ScenarioError, match=r"Bernoulli takes p, logit_p") as caught:
+        config = read_config(tmp_path / "a.toml")
+        answer(config, load("two_level"))
+    assert "of present" in str(caught.value)
