@@ -5,6 +5,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# tests run in so many processes, one file of tests in one of them
+WORKERS ?= 2
 # one BLAS thread: the models are small, and threads of several processes only get into each other's way
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -35,7 +37,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/adversary demo --out demo_output
 
 test: $(VENV)/.tested
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.tested
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/codespell adversary models tests README.md CHANGELOG.md
@@ -52,7 +54,7 @@ notebooks: $(VENV)/.tested
 check: lint types contracts test notebooks
 
 slow: $(VENV)/.tested
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
 
 bench: $(VENV)/.tested
 	$(BIN)/python -m pytest tests/benchmarks --import-mode=importlib -q

@@ -363,7 +363,7 @@ def test_a_parameter_that_the_prior_lacks_is_refused_with_those_it_has(tmp_path)
         "measurements.block_group = { value = 1, sigma2 = 5 }\nmeasurements.rest = { value = 1, sigma2 = 5 }\n"
         '[assumptions]\npresent = "Bernoulli(q=0.3)"\n'
     )
+    config = read_config(tmp_path / "a.toml")
     with pytest.raises(ScenarioError, match=r"Bernoulli takes p, logit_p") as caught:
-        config = read_config(tmp_path / "a.toml")
         answer(config, load("two_level"))
     assert "of present" in str(caught.value)
