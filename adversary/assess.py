@@ -24,6 +24,7 @@ whole group).
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
 from dataclasses import dataclass
@@ -103,7 +104,10 @@ class AssessResult:
         )
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write the rows; the file appears whole or not at all.
+        """Write the rows, and beside them what was assumed; each file appears whole or not at all.
+
+        ``risk.csv`` is accompanied by ``risk.csv.about.json``: the hash of the table, and :meth:`summary`. From it
+        `adversary report` says what the numbers are of, and refuses a table that was edited.
 
         Parameters
         ----------
@@ -131,6 +135,9 @@ class AssessResult:
             writer.writerow(self.columns)
             # tolist() makes Python's own numbers, whose text is the shortest that reads back the same
             writer.writerows(zip(*(column.tolist() for column in self.columns.values()), strict=True))
+        about = {"sha256": hashlib.sha256(target.read_bytes()).hexdigest(), **self.summary()}
+        with whole(target.with_name(target.name + ".about.json")) as draft:
+            draft.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         return target
 
     def summary(self) -> dict[str, Any]:

@@ -163,6 +163,11 @@ def _risk_lines(found: Any, data: dict[str, Any], mode: str) -> list[str]:
         f"averaged risk R = {found.risk:.6g}; R' from release to release: 5 % {low:.4g}, median {middle:.4g}, 95 % {high:.4g}",
         f"decision right with probability {right} ({found.ties} rule for ties, near-ties {found.near_tie_mass:.2g})",
     ]
+    if data["convention"]:
+        rule = "1/(2 rho)" if data["convention"] == "unbounded" else "1/rho"
+        lines.append(
+            f"noise of the block's count: sigma2 = {rule} = {data['sigma2']:.6g}, {data['convention']} neighbours"
+        )
     if found.threshold is not None:
         lines.append(
             f"she is said to be present from a noisy count of {found.threshold} above the known persons on"

@@ -172,7 +172,8 @@ def test_the_same_command_writes_the_same_bytes(tmp_path, options):
     second = assess_pl94(demo_folder(), seed=7, **options).to_csv(tmp_path / "b.csv").read_bytes()
     other = assess_pl94(demo_folder(), seed=8, **options).to_csv(tmp_path / "c.csv").read_bytes()
     assert first == second != other
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "c.csv"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [n + end for n in ("a.csv", "b.csv", "c.csv") for end in ("", ".about.json")]
 
 
 @pytest.mark.parametrize("options", [{"rho": "0.0992264"}, TWO], ids=["one_level", "two_levels"])

@@ -314,3 +314,10 @@ def test_three_continuous_unknowns_go_to_mcmc_and_the_prior_says_that_it_is_draw
     assert abs(result.posterior - 0.574442516811659) < 4 * result.mcse
     assert abs(result.prior - 0.5) < 4 * math.sqrt(0.25 / 20_000)
     assert any("estimated from 20000 draws" in c.text for c in result.checks)
+
+
+def test_a_negative_mean_is_blamed_on_the_prior_not_on_the_data():
+    release = Release.from_counts({"block": 2, "block_group": 1, "rest": -1}, sigma2=5.0)
+    wrong = load("two_level").assuming(elsewhere=Prior("Poisson", mu=-5))
+    with pytest.raises(ModelError, match=r"mu of the prior .* on elsewhere must not be negative, got -5"):
+        run(wrong, release)

@@ -36,6 +36,8 @@ def test_the_convention_is_heard():
     assert paper["right"] == pytest.approx(0.588860465787581, abs=1e-12)
     assert census["right"] == pytest.approx(0.5628338379377937, abs=1e-12)
     assert census["sigma2"] == pytest.approx(2 * paper["sigma2"])
+    said = call("expect", "--rho", "0.1", "--convention", "bounded").stdout
+    assert "sigma2 = 1/rho = 10, bounded neighbours" in said
 
 
 @pytest.mark.parametrize(

@@ -436,3 +436,21 @@ def test_a_certainty_that_is_none_is_not_printed_as_one():
     assert number(1 - 1e-9) != "1"
     assert number(0.99999999) == "0.99999999"
     assert number(1.0) == "1"
+
+
+def test_a_table_of_assess_says_what_it_is_of_and_is_refused_once_edited(tmp_path):
+    from adversary.assess import assess_pl94
+    from adversary.readers.pl94 import demo_folder
+
+    table = assess_pl94(demo_folder(), rho="0.05", seed=1).to_csv(tmp_path / "risk.csv")
+    words = Page(render(read_inputs([table]))).words
+    for said in ("bounded", "1/20", "votingage * hispanic * cenrace", "seed", "all were checked"):
+        assert said in words
+    assert "carries no seal" not in words
+    text = table.read_text()
+    table.write_text(text.replace("0.5,", "0.9,", 1))
+    with pytest.raises(FileFormatError, match="not the one that was written"):
+        read_inputs([table])
+    table.write_text(text)
+    (tmp_path / "risk.csv.about.json").unlink()
+    assert "carries no seal: nothing says that it was not edited" in Page(render(read_inputs([table]))).words

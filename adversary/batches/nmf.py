@@ -124,7 +124,9 @@ class NmfAssessment:
             *out,
             f"largest posterior {f['largest_posterior']:.6f}; largest R' {top['risk']:.6f} in block {top['geoid']}, cell "
             f"{top['cell']}; mean R' {f['mean_risk']:.6f}; {f['above_threshold']:,} above {self.threshold:g}",
-            f"guarantee: these counts keep the expected R' of every target below {f['ceiling']:.6f}; one release can exceed it",
+            f"guarantee: these counts keep the expected R' of every target below {f['ceiling']:.6f}, "
+            "averaged over what she believes of other blocks; one release can exceed it",
+            "targets are all blocks and cells asked for, whether anybody is there or not",
             f"left out of the sums: at most {f['left_out_bound']:.1e}; {self.seconds:,.1f} s; parts in {self.folder}",
         ]
 

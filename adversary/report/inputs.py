@@ -1,7 +1,8 @@
 """What a report is made of: saved answers, studies, tables of targets; read, checked, and refused where they do not fit.
 
 What it is: the only door into the report. A result or a study must carry its seal (:mod:`adversary.sealing`); a batch folder the
-hashes of its parts; a CSV or Parquet table has no seal, so its own hash is printed for whoever keeps the original. What it is
+hashes of its parts; a CSV or Parquet table has no seal, so its own hash is printed for whoever keeps the original (a table
+of ``adversary assess`` has one in the file beside it). What it is
 not: a computation.
 
 Held to account by ``tests/test_report.py``.
@@ -202,8 +203,9 @@ def _read(path: Path) -> Answer | Study | Table:
     if ending == ".nc":
         return _netcdf(path, path.name)
     if ending in (".csv", ".parquet"):
-        columns, about = (_csv(path), {}) if ending == ".csv" else _parquet(path)
-        return Table(path.name, file_digest(path), _checked(columns, path), about)
+        columns, about = (_csv(path), _about(path)) if ending == ".csv" else _parquet(path)
+        sealed = ending == ".csv" and bool(about)
+        return Table(path.name, file_digest(path), _checked(columns, path), about, sealed=sealed)
     msg = f"{path}: a report is made of {_ENDINGS}"
     raise FileFormatError(msg, path)
 
@@ -254,6 +256,27 @@ def _csv(path: Path) -> dict[str, list[str]]:
         msg = f"{path}: a column is there twice"
         raise FileFormatError(msg, head)
     return {name: [row[i] for row in rows[1:]] for i, name in enumerate(head)}
+
+
+def _about(path: Path) -> dict[str, str]:
+    """Return what `adversary assess` wrote beside its table; empty if there is nothing beside it."""
+    beside = path.with_name(path.name + ".about.json")
+    if not beside.is_file():
+        return {}
+    try:
+        about = json.loads(beside.read_text(encoding="utf-8"))
+        sha256 = about.pop("sha256")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        msg = f"{beside}: not what adversary assess writes beside a table ({error}): run it again"
+        raise FileFormatError(msg, beside) from error
+    if sha256 != file_digest(path):
+        msg = f"{path}: the table is not the one that was written (its SHA-256 differs): run adversary assess again"
+        raise FileFormatError(msg, path)
+    return {
+        k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)
+        for k, v in about.items()
+        if v is not None
+    }
 
 
 def _parquet(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -325,6 +325,24 @@ def _guarantee(r: AttackResult) -> dict[str, str] | None:
 
 
 # ---------------------------------------------------------------------- studies and tables
+_ABOUT = (
+    *(
+        "scenario",
+        "target",
+        "assumptions",
+        "engine",
+        "source",
+        "level",
+        "levels",
+        "query",
+        "allocation",
+        "rho",
+    ),
+    *("convention", "sigma2", "prior", "elsewhere", "seed", "people", "ceiling", "note"),
+)
+"""What the file beside a table says that belongs on the page."""
+
+
 def _study(study: Study, place: int) -> dict[str, Any]:
     data = study.data
     posterior = data["posterior"]
@@ -388,9 +406,7 @@ def _table(table: Table, place: int, threshold: float) -> dict[str, Any]:
         "file": table.name,
         "sha256": table.sha256,
         "sealed": table.sealed,
-        "about": [
-            (k, table.about[k]) for k in ("scenario", "target", "assumptions", "engine") if k in table.about
-        ],
+        "about": [(k.replace("_", " "), table.about[k]) for k in _ABOUT if k in table.about],
         "targets": f"{len(table):,}",
         "above": f"{len(above):,}",
         "unanswered": f"{len(risk) - len(sound):,}" if len(sound) < len(risk) else "",

@@ -76,6 +76,7 @@ def prepare(scenario: Scenario, release: Release) -> Prepared:
             return prepared  # type: ignore[no-any-return]
     inputs = Inputs()
     _check_priors(scenario)
+    _check_means(scenario)
     model, reads = scenario.build(release, inputs.hold)
     prepared = Prepared(compile_exact(model, scenario.target, tuple(inputs.values())), model, inputs, reads)
     kept.append(prepared)
@@ -102,6 +103,17 @@ def _check_priors(scenario: Scenario) -> None:
                     way_out = "a certainty leaves nothing to learn about the target"
                 msg = f"the probability of {name} must lie strictly between 0 and 1, got {p}: {way_out}"
                 raise ModelError(msg, value)
+
+
+def _check_means(scenario: Scenario) -> None:
+    """Refuse negative means of counts here: as a prior without support they would be blamed on the data."""
+    for name, prior in scenario.assumptions.items():
+        if isinstance(prior, _PriorSpec) and prior.distribution in {"Poisson", "NegativeBinomial"}:
+            for key in ("mu", "alpha", "n"):
+                value = prior.parameters.get(key)
+                if isinstance(value, int | float | np.ndarray | list) and (np.asarray(value) < 0).any():
+                    msg = f"{key} of the prior {prior!r} on {name} must not be negative, got {value}"
+                    raise ModelError(msg, value)
 
 
 def _structure(scenario: Scenario, release: Release) -> tuple[Any, ...]:
@@ -144,6 +156,7 @@ def _held_values(scenario: Scenario, release: Release) -> Iterator[tuple[str, np
         yield f"{m.name}:value", np.asarray(m.value, dtype=np.int64)
         yield f"{m.name}:sigma2", np.asarray(m.noise_sigma2, dtype=np.float64)
     _check_priors(scenario)
+    _check_means(scenario)
     yield from _prior_values(scenario)
 
 
