@@ -299,7 +299,7 @@ def assess_pl94(
     who knows everyone else in it, and computes every posterior exactly. With two levels any number of people in the group's other
     geounits is equally likely to her (FlatCount). Exit 1 where a target's risk exceeds the threshold.
 
-    Columns: geoid, her cell, the drawn counts (noisy_rest: sum over the groups other geounits), prior, posterior, risk (R'),
+    Columns: geoid, her cell, the drawn counts (noisy_rest: sum over the group's other geounits), prior, posterior, risk (R'),
     log_odds (posterior, natural logarithm), decision (present where the posterior exceeds 1/2).
     """
     from adversary.assess import assess_pl94 as assess_folder

@@ -509,3 +509,10 @@ def test_a_prior_s_whole_number_is_varied_like_the_same_float(mu):
     as_float = rank_assumptions(load("two_level").assuming(elsewhere=Prior("Poisson", mu=float(mu))), release)
     assert {m.assumption for m in ranked} == {"present", "known", "elsewhere"}
     assert [m.spread for m in ranked] == [m.spread for m in as_float]
+
+
+def test_a_flat_prior_is_ranked_too_against_proper_ones():
+    ranked = {m.assumption: m for m in rank_assumptions(two_level, RELEASE)}
+    assert set(ranked) == {"known", "present", "elsewhere"}
+    assert ranked["elsewhere"].lower == pytest.approx(0.3875623427, abs=1e-9)  # Poisson(5), as above
+    assert "FlatCount" in ranked["elsewhere"].at_upper or "mu=1" in ranked["elsewhere"].at_upper

@@ -211,8 +211,8 @@ def rank_assumptions(
         As for :func:`adversary.run`; the target is a yes-or-no question.
     alternatives
         Assumption -> values or priors to try. Where left out: the odds of a probability halved and doubled, any other
-        positive parameter of a prior halved and doubled, a known count one less and one more. A flat prior has no
-        parameter to vary: name its alternatives.
+        positive parameter of a prior halved and doubled, a known count one less and one more, a flat prior on a count
+        replaced by Poisson(1) and Poisson(5).
     tolerance
         As for :func:`study`.
 
@@ -261,7 +261,9 @@ def _neighbours(scenario: Scenario) -> dict[str, list[Any]]:
     """Return what lies next to each assumption."""
     out: dict[str, list[Any]] = {}
     for name, value in scenario.assumptions.items():
-        if is_plain_prior(value):
+        if is_plain_prior(value) and value.distribution == "FlatCount":
+            out[name] = [Prior("Poisson", dims=value.dims, shape=value.shape, mu=mu) for mu in (1, 5)]
+        elif is_plain_prior(value):
             out[name] = [
                 Prior(
                     value.distribution, dims=value.dims, shape=value.shape, **{**value.parameters, key: other}

@@ -62,7 +62,7 @@ def test_a_million_targets_from_files_killed_and_resumed_in_bounded_memory(tmp_p
     assert found["done"] == len(kept) > 0
     after = {r["file"]: r["sha256"] for r in json.loads(manifest.read_text())["parts"]}
     assert kept.items() <= after.items()
-    assert found["peak"] < 600e6
+    assert found["peak"] < 1.5e9  # one cell's tree of the state and its messages, however many cells
     assert found["left_out_bound"] < 1e-12
     assert 0 < found["largest_posterior"] < 1
     print(found, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime)

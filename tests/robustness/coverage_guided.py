@@ -8,25 +8,23 @@ import sys
 import tempfile
 from pathlib import Path
 
-import atheris
-
-with atheris.instrument_imports(include=["adversary"]):
-    from adversary import AttackResult, Release
-    from adversary.config import read_config
-    from adversary.errors import AdversaryError
-
-FOLDER = Path(tempfile.mkdtemp())
-READERS = {
-    "release-json": ("a.json", Release.read),
-    "release-csv": ("a.csv", Release.read),
-    "result": ("a.nc", AttackResult.load),
-    "toml": ("a.toml", read_config),
-}
-
 
 def main(reader, *flags):
-    name, read = READERS[reader]
-    path = FOLDER / name
+    import atheris
+
+    with atheris.instrument_imports(include=["adversary"]):
+        from adversary import AttackResult, Release
+        from adversary.config import read_config
+        from adversary.errors import AdversaryError
+
+    readers = {
+        "release-json": ("a.json", Release.read),
+        "release-csv": ("a.csv", Release.read),
+        "result": ("a.nc", AttackResult.load),
+        "toml": ("a.toml", read_config),
+    }
+    name, read = readers[reader]
+    path = Path(tempfile.mkdtemp()) / name
 
     def once(data):
         path.write_bytes(data)
