@@ -41,12 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeafPrior", "TreePosterior", "solve_tree"]
 
-_DEPTHS = (
-    62.0,
-    140.0,
-    320.0,
-    640.0,
-)  # -log of the cut: 1e-27 first, which a whole state passes at once (1e-24 did not)
+_DEPTHS = (62.0, 140.0, 320.0, 640.0)  # -log of the cut; a whole state passes the first (1e-27) at once
 _ATTEMPTS = 4
 _FEW_ALONE = 8  # leaves far from their known persons are solved one by one if no more than these ..
 _MOST_ALONE = 256  # .. or these, when no deeper cut is left
