@@ -634,3 +634,12 @@ def test_counts_beyond_32_bits_and_priors_of_one_in_a_googol_agree():
     found = both_ways(load("two_level"), table)
     assert float(found.risk[1]) > 0
     assert float(found.prior[1]) == pytest.approx(1e-100, rel=1e-12)
+
+
+def test_arrow_s_own_errors_name_the_file_too(tmp_path):
+    import pyarrow as pa
+
+    from adversary.batches.sources import _named
+
+    with pytest.raises(FileFormatError, match=r"a\.parquet: damaged"), _named(tmp_path / "a.parquet"):
+        raise pa.lib.ArrowException("Unknown error: Wrapping failed")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
@@ -158,19 +159,18 @@ def _named(path: Path | None) -> Iterator[None]:
         yield
     except AdversaryError:
         raise
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        LookupError,
-        ArithmeticError,
-        NotImplementedError,
-        RuntimeError,
-    ) as error:
+    except _their_errors() as error:
         if path is None:
             raise
         msg = f"{path.name}: damaged, or no {path.suffix} file ({type(error).__name__}: {str(error)[:200]}): write it again"
         raise FileFormatError(msg, path) from error
+
+
+def _their_errors() -> tuple[type[Exception], ...]:
+    """Return what libraries raise on damaged files; Arrow's own errors (names that are no UTF-8) are of no usual kind."""
+    arrow = sys.modules.get("pyarrow")
+    usual = (OSError, ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, RuntimeError)
+    return usual if arrow is None else (*usual, arrow.lib.ArrowException)
 
 
 def _of_dataset(data: xr.Dataset, identity: str, chunk: int, path: Path | None = None) -> Source:
