@@ -76,7 +76,6 @@ def prepare(scenario: Scenario, release: Release) -> Prepared:
             return prepared  # type: ignore[no-any-return]
     inputs = Inputs()
     _check_priors(scenario)
-    _check_means(scenario)
     model, reads = scenario.build(release, inputs.hold)
     prepared = Prepared(compile_exact(model, scenario.target, tuple(inputs.values())), model, inputs, reads)
     kept.append(prepared)
@@ -90,7 +89,7 @@ def prepare(scenario: Scenario, release: Release) -> Prepared:
 
 
 def _check_priors(scenario: Scenario) -> None:
-    """Refuse certainties where a probability is wanted: they leave nothing to learn, and PyMC takes them silently."""
+    """Refuse certainties where a probability is wanted, which PyMC takes silently, and negative means of counts."""
     for label, value in _prior_values(scenario):
         if label.endswith(".p") and np.issubdtype(np.asarray(value).dtype, np.number):
             p = np.asarray(value, dtype=float)
@@ -103,6 +102,7 @@ def _check_priors(scenario: Scenario) -> None:
                     way_out = "a certainty leaves nothing to learn about the target"
                 msg = f"the probability of {name} must lie strictly between 0 and 1, got {p}: {way_out}"
                 raise ModelError(msg, value)
+    _check_means(scenario)
 
 
 def _check_means(scenario: Scenario) -> None:
@@ -156,7 +156,6 @@ def _held_values(scenario: Scenario, release: Release) -> Iterator[tuple[str, np
         yield f"{m.name}:value", np.asarray(m.value, dtype=np.int64)
         yield f"{m.name}:sigma2", np.asarray(m.noise_sigma2, dtype=np.float64)
     _check_priors(scenario)
-    _check_means(scenario)
     yield from _prior_values(scenario)
 
 
